@@ -8,7 +8,7 @@ import type { Host, Part } from "./part.ts";
 
 export interface DebugPart extends Part, Pick<CapturedRequests, "observe"> {}
 
-/** Requests as they came, for who looks for a mistake of a client. */
+/** Requests as they came, to find a client's mistake in them. */
 export function openDebugPart({ config, bus, clock, log, nodeId }: Host): DebugPart {
   const { redactedFields } = auditSettingsOf(config);
   const captured = openCapturedRequests({

@@ -14,8 +14,8 @@ const steps: readonly (() => Promise<unknown>)[] = [
 ];
 
 /**
- * What stands on the database, loaded while that is opened. In steps: while modules are loaded, nothing that
- * the database answers is heard.
+ * Loads what stands on the database while that is opened. In steps, because answers of the database are not
+ * processed while a module loads.
  */
 export async function loadParts() {
   for (const step of steps) {

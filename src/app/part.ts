@@ -24,8 +24,8 @@ export interface Host extends Basics<"store" | "clock" | "ids" | "log" | "watch"
   /** Tells subscribers of lists that changed. */
   changes: ListChanges;
   /**
-   * Whoever makes a row in an environment begins so: it locks the environment against deletion until the
-   * transaction ends, and throws `not_found` when it is gone.
+   * Locks the environment against deletion until the transaction ends; throws `not_found` when it is gone.
+   * Every transaction that makes a row in an environment begins with it.
    */
   shareEnvironment(session: Session, environmentId: string): Promise<void>;
   /** False while this node is not sure of the time: it claims nothing then. */

@@ -16,7 +16,7 @@ export interface SteeringNeeds {
 
 export interface SteeringPart extends Part {
   steering: Steering;
-  /** The same through another store, for who adds to its transactions. */
+  /** The same through another store, for callers that add to its transactions. */
   steeringOn: (store: Store) => Steering;
 }
 

@@ -144,8 +144,8 @@ class WorkerFile {
     const { environment, folder, note } = this.#io;
     const child = Bun.spawn([process.execPath, "run", this.#file], {
       cwd: folder,
-      // Under one name it takes the place of the process before it, instead of being a second worker for a
-      // while. The built executable is a Bun too when it is told so.
+      // Under one name it replaces the process before it, instead of being a second worker for a while. The
+      // built executable runs as Bun when its environment says so.
       env: {
         ...{ SVC_WORKER_ID: "dev", ...environment, SVC_SERVER_URL: this.#url, BUN_BE_BUN: "1" },
         // For another server: this one has no keys.

@@ -68,7 +68,7 @@ export type RequireRow = (table: ExportedTable, row: Record<string, unknown>) =>
 interface SeenLog {
   isListed: boolean;
   position: number;
-  /** The first position behind the last gap. */
+  /** The first position after the last gap. */
   from: number;
   hasHead: boolean;
 }
@@ -115,7 +115,7 @@ export class LineReader {
     return { table, environmentId, row: read };
   }
 
-  /** Every environment of the first line must be there, and its log have come to its end. */
+  /** Every environment of the first line must be there, with the end of its log. */
   requireLogs(): void {
     for (const [id, { isListed, hasHead }] of this.#logs)
       if (!isListed || !hasHead) throw new BadFile(`the log of environment ${id} has no end in the file`);

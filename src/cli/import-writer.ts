@@ -218,7 +218,7 @@ async function settleEnvironment(
   });
 }
 
-/** A projection that moved while it was read is folded anew. */
+/** A projection that moved while it was read is folded again. */
 async function settleProjections(
   session: Session,
   { id, position }: { id: string; position: number },

@@ -6,7 +6,7 @@ export interface Io {
   /** Where relative names of files begin. */
   folder: string;
   home: string;
-  /** Waits while the reader is behind. */
+  /** Waits for a slow reader. */
   out: (text: string | Uint8Array) => void | Promise<void>;
   /** Problems, questions and notices, for people. */
   note: (text: string) => void;

@@ -1,7 +1,7 @@
 /**
  * Bun's allocator gives free memory back to the system at each idle moment, and again whenever some has been
  * free for 100 ms. A server is idle between any two requests, and pays a page fault or two for each of them
- * (Y9). Started anew with these, it keeps free memory for a minute.
+ * (Y9). Restarted with these, it keeps free memory for a minute.
  */
 export const kept = {
   MIMALLOC_PURGE_DELAY: "60000",
@@ -30,8 +30,8 @@ export function keepingMemory({ execPath, execArgv, argv, env, isExecutable }: P
 }
 
 /**
- * Starts this program anew in this process, for its allocator reads its settings only then. Does nothing the
- * second time, and where the system cannot.
+ * Restarts this program in this process, because its allocator reads its settings only at the start. Does
+ * nothing the second time, and where the system cannot.
  */
 export function keepMemory(): void {
   const { execPath, execArgv, argv, env } = process;

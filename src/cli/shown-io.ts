@@ -23,7 +23,7 @@ export function shownIo(io: Io): Io {
     note: (text) => io.note(shownText(text)),
     status: (text) => io.status(shownText(text)),
     input: { ...input, ask: (question, options) => input.ask(shownText(question), options) },
-    // A process hears ^C from when this is asked for.
+    // From this call on the process handles ^C.
     get signal() {
       return io.signal;
     },

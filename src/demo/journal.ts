@@ -1,7 +1,7 @@
 import { appendFileSync, existsSync, readFileSync } from "node:fs";
 
 /**
- * What a worker did, one JSON line each, written before it goes on: a SIGKILL loses nothing of it. `enter`:
+ * What a worker did, one JSON line each, written before it continues: a SIGKILL loses nothing of it. `enter`:
  * the handler began; `start`: a step's work begins; `stored`: the server has acknowledged the step.
  */
 export interface JournalEntry {

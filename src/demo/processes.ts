@@ -48,7 +48,7 @@ const isFree = (port: number): Promise<boolean> =>
     probe.listen(port, "127.0.0.1", () => probe.close(() => done(true)));
   });
 
-/** Of those that Linux gives to no outgoing connection: nobody gets it while the server is away. */
+/** One that Linux gives to no outgoing connection: no other program gets it while the server is away. */
 async function freePort(): Promise<number> {
   for (let tries = 0; tries < 100; tries++) {
     const port = 12_000 + Math.floor(Math.random() * 20_000);

@@ -30,7 +30,7 @@ export interface AuthenticateHost<Key extends Credential> {
     find(token: string): Credential | undefined | Promise<Credential | undefined>;
   };
   environments: {
-    /** What the selector names, whoever may use it; of any org where the org is empty. */
+    /** What the selector names, without a check of rights; of any org where the org is empty. */
     environmentMeant(selector: string, orgId: string): Promise<{ id: string }>;
     /** The id of what it names within the org; the default when nothing is selected. */
     resolveEnvironment(selector: string | undefined, orgId: string): Promise<string>;
@@ -101,7 +101,7 @@ export function authenticator<Key extends Credential>(host: AuthenticateHost<Key
       const meant = selector === undefined ? undefined : await environments.environmentMeant(selector, "");
       return { caller, environmentId: meant?.id ?? "" };
     }
-    // As a tenant's, the platform's own roles and keys would be open to whoever may only impersonate.
+    // As a tenant's, the platform's own roles and keys would be open to callers who may only impersonate.
     if (orgId === platformOrgId || !(await environments.orgExists(orgId))) throw missing("org", orgId);
     return {
       caller: { ...caller, orgId, impersonates: true },

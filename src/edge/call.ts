@@ -68,9 +68,9 @@ export interface Reauthorizer {
 
 export interface SequenceWait {
   timeoutMs: number;
-  /** Aborted when nobody waits any more. */
+  /** Aborted when no one waits any more. */
   signal: AbortSignal;
-  /** The caller's id: nobody may take all places of a node. */
+  /** The caller's id: no caller may take all places of a node. */
   holder: string;
 }
 
@@ -86,7 +86,7 @@ export interface Sequences {
     position: number,
   ): string | undefined | Promise<string | undefined>;
   /**
-   * Undefined: what is read has come to the position. Otherwise what resolves once it has; that rejects with
+   * Undefined: what is read has reached the position. Otherwise what resolves once it has; that rejects with
    * `failed_precondition` for the position of another epoch, with `unavailable` when the time is over.
    */
   reached(

@@ -187,7 +187,7 @@ interface Uses extends Omit<Connections, "listensAt" | "loops"> {
 function openUses(clock: ConnectionsHost["clock"]): Uses {
   /** Each since when. */
   const requests = new Map<Request, number>();
-  /** Held calls and streams: no one hears of their end. */
+  /** Held calls and streams, whose end no event reports. */
   const held = new Map<Request, number>();
   let heldMax = unheardMax;
   const ends = new Map<string, { since: number; count: number }>();

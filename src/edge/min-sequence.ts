@@ -5,7 +5,7 @@ import type { Edge, RequestCall } from "./call.ts";
 
 const unitMs: Record<string, number> = { H: 3_600_000, M: 60_000, S: 1_000, m: 1, u: 1e-3, n: 1e-6 };
 
-/** What is left for the answer of a wait that runs out: a client that has given up would not hear it. */
+/** The time left to answer a wait that runs out: a client that has given up would get no answer. */
 const answerMsMax = 500;
 
 /** What the caller's own deadline leaves of the longest wait. */

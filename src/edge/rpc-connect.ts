@@ -168,7 +168,7 @@ function implement(
           throw new ConnectError("the caller has left", Code.Canceled, undefined, undefined, error);
         }
       }
-      // An operation just ends with its signal: the caller is told of the deadline, or of the shutdown.
+      // An operation just ends with its signal: the caller gets the deadline, or the shutdown, as the reason.
       if (context.signal.reason instanceof ConnectError) throw context.signal.reason;
     } catch (error) {
       throw asConnectError(surface, error, visit);

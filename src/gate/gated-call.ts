@@ -34,9 +34,7 @@ export class AccessRefusal extends Fault {
   }
 }
 
-/**
- * Only admins are told which rule refused a call: to others the rule's name would reveal the org's policies.
- */
+/** Only admins see which rule refused a call: to others the rule's name would reveal the org's policies. */
 export function refusal(caller: Caller, rule: string, why: string): AccessRefusal {
   const isAdmin =
     roleGrants(caller.roles, "orgs:manage") || roleGrants(caller.roles, "platform:policies:manage");

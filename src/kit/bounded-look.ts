@@ -22,7 +22,7 @@ export interface BoundedList {
 
 export interface BoundedPage<Row, Place = Row> {
   found: Row[];
-  /** The last row looked at, where the look ended at its bound; there may be more behind it. */
+  /** The last row looked at, where the look ended at its bound; there may be more after it. */
   end: Place | undefined;
   /** How many rows were looked at then; else 0. */
   scanned: number;

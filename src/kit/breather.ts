@@ -34,7 +34,7 @@ function threadOf(clock: Ticking): Thread {
   return thread;
 }
 
-/** Lets the first caller of the next tenant go on; false when none waits. */
+/** Lets the first caller of the next tenant continue; false when none waits. */
 function resumeNext({ waiting }: Thread): boolean {
   const [next] = waiting;
   if (!next) return false;

@@ -19,7 +19,7 @@ export class CombineLane<Item, Result> {
   readonly group: string | undefined;
   waiting: CombineEntry<Item, Result>[] = [];
   isFlushing = false;
-  /** Resolves when the callers of its last flush have heard. */
+  /** Resolves when the callers of its last flush have their answers. */
   settled: Promise<void> = Promise.resolve();
   /** A microtask is about to flush it. */
   isPlanned = false;

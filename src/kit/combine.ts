@@ -9,7 +9,7 @@ export type ItemOutcome<Result> = { value: Result } | { error: unknown };
 export interface Pace<Item> {
   clock: Pick<Clock, "elapsed" | "after">;
   ms: number;
-  /** Items that somebody has to go on with make a flush wait no longer than `awaitedMs`. */
+  /** Items that a caller waits for make a flush wait no longer than `awaitedMs`. */
   isAwaited?: (item: Item) => boolean;
   awaitedMs?: number;
   /**
@@ -51,7 +51,7 @@ export interface CombineOptions<Item, Result> {
   pace?: Pace<Item>;
   /**
    * Calls `committed` once its writes are durable: an error thrown after that must not make the combiner
-   * write them again. Callers hear in the order of the flushes.
+   * write them again. Callers get their answers in the order of the flushes.
    */
   flush: (items: readonly Item[], committed: Committed) => Promise<readonly ItemOutcome<Result>[]>;
   /** Called when a flush begins; the function it returns is called when the flush ends. */
@@ -110,7 +110,7 @@ class Flushes<Item, Result> {
   readonly #lanes: CombineLane<Item, Result>[];
   readonly #apart: ApartLanes<Item, Result> | undefined;
   readonly #drained: (() => void)[] = [];
-  /** Flushes of which somebody has not heard yet. */
+  /** Flushes that some caller has no answer of yet. */
   #unsettled = 0;
 
   constructor(options: CombineOptions<Item, Result>) {
@@ -302,7 +302,7 @@ function weightOf(entries: readonly { weight: number }[]): number {
 }
 
 /**
- * False when the question itself throws: callers must hear why their flush failed, not why the question did.
+ * False when the question itself throws: callers must learn why their flush failed, not why the question did.
  */
 function holds(question: ((error: unknown) => boolean) | undefined, error: unknown): boolean {
   try {

@@ -29,7 +29,7 @@ export class FlushPace {
   #tookMs = 0;
   #size = 0;
   #isHeavy = false;
-  /** How many callers were in each of the last flushes or waited behind it. */
+  /** How many callers were in each of the last flushes or waited for its end. */
   readonly #peaks: number[] = [];
 
   /** A flush of `size` callers begins at `now`. */

@@ -10,7 +10,7 @@ export const combineLanes = 4;
  * the callers that there are.
  */
 export const combinePaceMs = 16;
-/** The same for a flush with an item that a run waits for before it goes on. */
+/** The same for a flush with an item that a run waits for. */
 const awaitedPaceMs = 4;
 export const flushItemsMax = 128;
 

@@ -40,7 +40,7 @@ export interface Call {
   userAgent?: string | undefined;
   /** What deny policies now keep from the caller, of things the input does not name. Undefined: nothing. */
   screen(action: string, type: string): Screen | undefined | Promise<Screen | undefined>;
-  /** Of a call that stands: called each time its caller, roles and all, was found to be one who may go on. */
+  /** For a long call: called each time that its caller, roles and all, was found to be still allowed. */
   onRenewed(listener: () => void | Promise<void>): void;
   /** Of a watch and a stream: called once it is accepted, before its first message. */
   admitted?: () => void;

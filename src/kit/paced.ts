@@ -36,14 +36,14 @@ export function paced<Item>({ clock, everyMs, itemsMax, tell }: PacedOptions<Ite
   };
 }
 
-/** The same, but at once after a pause: what comes within `everyMs` is told at its end, the last alone. */
+/** The same, but at once after a pause: what comes within `everyMs` is sent at its end, the last alone. */
 export function pacedAtOnce<Item>({
   clock,
   everyMs,
   itemsMax,
   tell,
 }: Omit<PacedOptions<Item>, "tell"> & { tell: (item: Item) => void }) {
-  /** What came for a key since it was told. */
+  /** What came for a key since it was last sent. */
   const resting = new Map<string, Item | undefined>();
 
   function tellNow(key: string, item: Item): void {

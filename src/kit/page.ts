@@ -55,7 +55,7 @@ export interface PageQuery {
   cursor?: string;
 }
 
-/** Where a page begins: behind a cursor, or after `offset` rows. */
+/** Where a page begins: after a cursor, or after `offset` rows. */
 export function pageStart({ offset = 0, cursor }: PageQuery): { after?: Cursor; offset: number } {
   if (cursor === undefined) return { offset };
   if (offset > 0) throw invalid("cursor", "cannot be combined with offset");

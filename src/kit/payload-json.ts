@@ -20,7 +20,7 @@ const pathCharsMax = 200;
 const quote = 34;
 const backslash = 92;
 
-/** The place behind the text that begins before `at`; the end when it does not end. */
+/** The place after the text that begins before `at`; the end when it does not end. */
 function behindText(text: string, from: number): number {
   for (let at = text.indexOf('"', from); at >= 0; at = text.indexOf('"', at + 1)) {
     let slashes = 0;

@@ -19,7 +19,7 @@ export class ReadAheadSize {
     return this.#limit;
   }
 
-  /** To be told of each slice that was read. */
+  /** Gets each slice that was read. */
   note(count: number, chars: number): void {
     if (count === 0) return;
     const fitting = Math.floor((sliceCharsMax * count) / (chars + 1));

@@ -1,6 +1,6 @@
 import type { Caller } from "./caller.ts";
 
-/** Who asked for what is done later: the credential is looked up anew when it is done. */
+/** Who asked for what is done later: the credential is looked up again when it is done. */
 export type Starter = Pick<Caller, "kind" | "id" | "orgId" | "impersonates">;
 
 export const starterOf = ({ kind, id, orgId, impersonates }: Caller): Starter => ({

@@ -8,7 +8,7 @@ export interface TraceContext {
 }
 
 const form = /^(?!ff)([0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(?:$|-)/;
-/** Characters of a header of version 00, the one that we write; only later versions may go on behind it. */
+/** Characters of a header of version 00, the one that we write; only later versions may continue after it. */
 const length00 = 55;
 
 /** Undefined for a text that is no `traceparent`: W3C has such a one ignored. */
@@ -63,15 +63,15 @@ export function traceIn(metadata: string | null): TraceContext | undefined {
 }
 
 /**
- * From where work of a run goes on: from its own span, or that of a step, where the server keeps spans; else
- * from where its event stands.
+ * Where work of a run continues: at its own span, or that of a step, where the server keeps spans; else where
+ * its event stands.
  */
 export const traceOfRun = (
   trace: TraceContext,
   { runId, stepId, keepsSpans }: { runId: string; stepId?: string | undefined; keepsSpans: boolean },
 ): TraceContext => (keepsSpans ? { ...trace, spanId: spanIdOf(runId, stepId) } : trace);
 
-/** The trace of a job, as its worker or endpoint is told it. */
+/** The trace of a job, as its worker or endpoint gets it. */
 export const tracedFields = ({
   trace,
   keepsSpans,

@@ -9,8 +9,8 @@ export interface ProjectionRead {
 export type ReadFirst = "log" | readonly ProjectionRead[];
 
 /**
- * What must have come to the position of `X-Svc-Min-Sequence` before a call begins: the store's log; this
- * node's feed of it, which may be behind; or what the input names.
+ * What must have reached the position of `X-Svc-Min-Sequence` before a call begins: the store's log; this
+ * node's feed of it, which may lag; or what the input names.
  */
 export type WaitsFor =
   | "log"

@@ -29,7 +29,7 @@ export interface PrimaryWatchDeps extends Basics<"clock" | "log"> {
 const connectMs = 1_000;
 /** The first answer is enough; where no other node is, the bus says so at once. */
 const askMs = 2_000;
-/** A node that is behind is corrected at most so often. */
+/** A node that lags is corrected at most so often. */
 const correctMs = 1_000;
 
 /**

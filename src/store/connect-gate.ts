@@ -5,8 +5,8 @@ import type { Clock } from "../kit/clock.ts";
 const pauseMs = { minMs: 50, maxMs: 400 };
 
 /**
- * Connections of a whole process in an outage: one attempt at a time, each after a longer pause, and who
- * comes meanwhile hears at once why the last one failed. While attempts succeed it lets everyone through.
+ * Connections of a whole process in an outage: one attempt at a time, each after a longer pause; callers that
+ * come meanwhile get at once why the last one failed. While attempts succeed it lets all through.
  */
 export class ConnectGate {
   readonly #clock: Pick<Clock, "elapsed">;

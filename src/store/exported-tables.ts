@@ -15,7 +15,7 @@ export interface ExportedTable {
   columns: Readonly<Record<string, ExportedKind>>;
   /** Columns that stay, besides the one that says whose the row is. */
   left: readonly string[];
-  /** Order of the rows, and where a page goes on: an index has it. */
+  /** Order of the rows, and where a page continues: an index has it. */
   key: readonly string[];
   /** Columns with ids that no two orgs of an installation share. */
   ids: readonly string[];

@@ -92,7 +92,7 @@ function readContent(connection: Connection, { path, name }: { path: string; nam
 }
 
 /**
- * Opens a file that nobody else uses and finds it to be a whole database of a version that this program
+ * Opens a file that no other process uses and finds it to be a whole database of a version that this program
  * knows; `name` is what the operator calls it.
  */
 export function verified<T>(

@@ -69,7 +69,7 @@ function libsqlConnection(database: LibsqlDatabase, busyMs: number): Connection 
     prepare(text) {
       // Rows as arrays: the client's objects carry a field of its own, and blobs of two kinds.
       const statement = database.prepare(text);
-      // Asked once: the client looks it up anew each time, and takes longer for it the longer the text is.
+      // Asked once: the client looks it up again each time, and takes longer for it the longer the text is.
       const { reader } = statement;
       const names = reader ? statement.columns().map((column) => column.name) : [];
       if (reader) statement.raw();

@@ -35,7 +35,7 @@ export interface Restored {
 
 const filled = (path: string): boolean => existsSync(path) && statSync(path).size > 0;
 
-/** Sets the database at `path` aside so that it can be opened there; whoever calls holds the claim. */
+/** Sets the database at `path` aside so that it can be opened there; the caller holds the claim. */
 function keepAside(path: string, aside: string, driver: Driver): void {
   try {
     const old = driver(path, 0);

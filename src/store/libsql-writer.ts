@@ -48,7 +48,7 @@ function rollBack(connection: Connection): void {
   try {
     connection.exec("ROLLBACK");
   } catch {
-    // The next BEGIN says so, to whoever asks for it.
+    // The next BEGIN says so, to its caller.
   }
 }
 

@@ -11,7 +11,7 @@ export interface Pooled {
 export interface PoolOptions<Client extends Pooled> {
   clock: Clock;
   sizeMax: number;
-  /** A caller who waited this long is told that the store is unavailable. */
+  /** A caller who waited this long gets that the store is unavailable. */
   waitMsMax: number;
   open: () => Promise<Client>;
   /** Told of every caller that found no client free, when its waiting is over. */

@@ -224,7 +224,7 @@ export async function openClient(options: PostgresClientOptions): Promise<Postgr
   try {
     const [row] = await client.ask(hello, [options.applicationName], false);
     sockets.isGreeted = true;
-    // PgBouncer may be told to pass settings over in silence.
+    // PgBouncer may be configured to ignore settings.
     if (row?.bitmaps !== session.enable_bitmapscan) throw pooled("they are not in force");
     if (may.setDeadlockTimeout !== false) may.setDeadlockTimeout = await lowerDeadlockTimeout(client);
     return Object.assign(client, { synchronousCommit: String(row?.synchronous_commit) });

@@ -17,7 +17,7 @@ export class OldPrimary extends NotWritable {
 
 /**
  * The newest primary that this node knows of. A connection to an older one is refused, and dropped as soon as
- * a newer one is heard of: what an old primary acknowledges after the promotion is lost.
+ * a newer one is known: what an old primary acknowledges after the promotion is lost.
  */
 export class Lineage {
   #known: PrimaryServer | undefined;

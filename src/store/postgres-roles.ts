@@ -23,7 +23,7 @@ export interface Login {
 export interface Sealing {
   /** Throws `not_found` for an environment that is gone, and keeps one that is there. */
   shareEnvironment: (session: Session, environmentId: string) => Promise<void>;
-  /** A text that nobody guesses. */
+  /** A text that cannot be guessed. */
   secret: () => string;
   seal: (place: string, text: string) => string;
   unseal: (place: string, sealed: string) => Promise<string>;

@@ -6,8 +6,8 @@ import { NotWritable, StoreError } from "./store.ts";
 import { WriteProbe } from "./write-probe.ts";
 
 /**
- * Waits for the disk, and for the standby where commits do, and leaves no row behind. It says itself how it
- * waits, since for the room the same session does not.
+ * Waits for the disk, and for the standby where commits do, and leaves no row. It says itself how it waits,
+ * since for the room the same session does not.
  */
 const smallCommit = `SELECT current_setting('transaction_read_only') AS read_only,
   set_config('synchronous_commit', $1, true), pg_logical_emit_message(true, 'svc', '')`;
@@ -59,7 +59,7 @@ export function postgresWritable({ clock, connect, suffix }: PostgresWritableOpt
       }
     },
     giveUp() {
-      // The server goes on waiting for a client that has left, so it is told.
+      // The server would wait on for a client that has left, so it gets a cancel.
       client?.cancel();
       const given = client;
       clock.after(100, () => given?.destroy());

@@ -2,7 +2,7 @@ import type { Clock } from "../kit/clock.ts";
 import type { Log } from "../kit/log.ts";
 import { StoreError } from "./store.ts";
 
-/** How often a trouble that lasts is told again. */
+/** How often a trouble that lasts is logged again. */
 const toldEveryMs = 10_000;
 /** A trouble is over when the database can be written and nothing has failed for so long. */
 const quietMs = 1_000;
@@ -88,7 +88,7 @@ export function watchTroubles({ clock, log, attempts = () => 0 }: TroublesOption
   };
 }
 
-/** The store's error behind what a line reports, when nothing can be reached or written. */
+/** The store's error that caused what a line reports, when nothing can be reached or written. */
 function troubleIn(fields: Record<string, unknown>): StoreError | undefined {
   let error = fields.error;
   for (let depth = 0; depth < causesMax && error instanceof Error; depth++) {

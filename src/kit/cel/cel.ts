@@ -90,8 +90,7 @@ function environmentsOf(variables: readonly string[]): CelEnvironments {
     // Loaded by the first expression, which takes 25 ms longer for it.
     const { Environment } = require("@marcbachmann/cel-js") as typeof import("@marcbachmann/cel-js");
     const outer = new Environment({ limits });
-    // Meters hide the types of what they stand around, so lists of one kind cannot be told from others any
-    // more.
+    // Meters hide the types of what they stand around, so lists of one kind look like others.
     const inner = new Environment({ limits: rewrittenLimits, homogeneousAggregateLiterals: false });
     for (const environment of [outer, inner]) {
       for (const name of variables) environment.registerVariable(name, "dyn");

@@ -116,7 +116,7 @@ class Rewriter {
     const list = (nodes: readonly ASTNode[]) => nodes.map((item) => this.write(item, depth)).join(", ");
     switch (op) {
       case "value":
-        // As it was spelt: what prints numbers and texts anew may change them.
+        // As it was spelt: reprinting numbers and texts may change them.
         return node.input.slice(node.start, node.end);
       case "id":
         if (args.startsWith("svc_")) throw new CelError("names that begin with svc_ are reserved");

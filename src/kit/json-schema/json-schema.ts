@@ -129,7 +129,7 @@ class Compiler {
     };
     if (has("$ref")) {
       node.checks.push(this.#reference(schema, place, node));
-      // What stands beside a reference has been heard since 2019.
+      // Keywords beside a reference count since 2019.
       if (edition === 2018) return;
     }
     const later: Check[] = [];

@@ -162,7 +162,7 @@ export interface FunctionCalls<Events extends EventMap = EventMap> {
     data: NoInfer<Input>,
     options?: InvokeFunctionOptions,
   ): Promise<{ runId: string; eventId: string }>;
-  /** The same, and waits for its end, or `timeout`: then `waitTimedOut` is true and the run goes on. */
+  /** The same, and waits for its end, or `timeout`: then `waitTimedOut` is true and the run continues. */
   invokeFunctionSync<Input, Output = unknown>(
     target: SvcFunction<Input, Output> | string,
     data: NoInfer<Input>,
@@ -200,7 +200,7 @@ export interface RunCalls {
   /** Gives a completed or failed step another output; the first one stays on record. */
   patchStep(stepId: string, output: unknown, options?: { reason?: string }): Promise<Step>;
   /**
-   * Lets a held or failed run go on, a sleep or a wait until its deadline; with `fromStep` that step and all
+   * Continues a held or failed run, a sleep or a wait until its deadline; with `fromStep` that step and all
    * later ones are executed again, as what was undone is in any case. `skipSleep` ends the sleep that the run
    * is in: of several the one that is over first, or that of `stepId`.
    */
@@ -257,7 +257,7 @@ export interface Client<Events extends EventMap = EventMap>
    * A client over the same connection whose reads show at least all that was written over it, whichever node
    * answers: reads of projections wait until they have come there. With `after`, also what another client
    * wrote. A read that would wait too long throws `unavailable`; `failed_precondition` says that the log was
-   * restored since, and later reads wait for nothing of before.
+   * restored since, and later reads wait for nothing older.
    */
   consistent(options?: { after?: string | undefined }): Client<Events>;
   /** Needs no key. Throws when the server is not well. */

@@ -92,7 +92,7 @@ export interface KvCalls {
   keys(bucket: string, options?: { filter?: string; prefix?: string }): AsyncIterable<string>;
   /**
    * The values that there are, then every change in the order of its revision, for as long as it is read. A
-   * lost connection is opened again, behind the last change.
+   * lost connection is opened again, after the last change.
    */
   watch(bucket: string, options?: KvWatchOptions): AsyncIterable<KvChange>;
 }

@@ -11,7 +11,7 @@ export interface ToolContext {
   readonly signal: AbortSignal;
 }
 
-/** A tool as `defineTools` is told of it. */
+/** A tool as `defineTools` takes it. */
 export interface ToolRule<Input = unknown> {
   /** What it is for, in words for those that choose among tools. */
   description?: string;
@@ -23,7 +23,7 @@ export interface ToolRule<Input = unknown> {
   requiredScopes?: readonly string[];
   /** How long a call may take, at most 5 minutes. Default 30 seconds. */
   timeout?: Duration;
-  /** Its result, as JSON, is the output. What it throws is told to the caller, as HANDLER_ERROR. */
+  /** Its result, as JSON, is the output. What it throws reaches the caller as HANDLER_ERROR. */
   run(input: Input, context: ToolContext): unknown;
 }
 

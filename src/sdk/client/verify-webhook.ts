@@ -53,7 +53,7 @@ async function keyOf(secret: string): Promise<CryptoKey> {
   return crypto.subtle.importKey("raw", bytes, { name: "HMAC", hash: "SHA-256" }, false, ["verify"]);
 }
 
-/** Several values stand behind each other, as the signatures in one value do. */
+/** Several values follow each other, as the signatures in one value do. */
 function headerOf(headers: VerifyWebhookOptions["headers"], name: string): string {
   const all = headers instanceof Headers ? headers.get(name) : undefined;
   if (all !== undefined) return all ?? "";

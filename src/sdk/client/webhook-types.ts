@@ -111,7 +111,7 @@ export interface NewWebhookEndpoint {
   name?: string;
   /** CEL, as in subscriptions. */
   filter?: string;
-  /** Begins behind this position; at the end of the log by default. */
+  /** Begins after this position; at the end of the log by default. */
   after?: number;
 }
 

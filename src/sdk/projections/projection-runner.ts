@@ -6,18 +6,18 @@ import { GenerationRunner, type RunnerOptions } from "./generation-runner.ts";
 import { mustPoll } from "./projection-feed.ts";
 import { definitionMessage, type ProjectionPlace, readPlace, sqlMessage } from "./projection-messages.ts";
 
-/** How often a runner looks whether another generation is to be folded, when nothing told it. */
+/** How often a runner looks for another generation to be folded, without a hint. */
 const lookMs = 30_000;
 
 const isDenied = ({ status }: SvcError): boolean => status === 401 || status === 403;
 
 export interface ProjectionRunnerOptions extends Omit<RunnerOptions, "onBuilding"> {
-  /** The runner cannot go on: its key is not accepted, or the projection was deleted. */
+  /** The runner cannot continue: its key is not accepted, or the projection was deleted. */
   onFailed: (error: SvcError) => void;
 }
 
 /**
- * Keeps one projection folded: registers it, rebuilds it when it finds an older version and is told to, and
+ * Keeps one projection folded: registers it, rebuilds it when it finds an older version and may do so, and
  * folds the generations that belong to its own version. It never folds states of another version's code.
  */
 export class ProjectionRunner {

@@ -46,7 +46,7 @@ interface AnyProjection<Events extends EventMap> {
   /**
    * What a worker does that finds an older version: `side_by_side` folds all events into new states while the
    * old ones are read and takes over when it has caught up, `in_place` throws the old ones away first,
-   * `never` (default) goes on with them.
+   * `never` (default) continues with them.
    */
   rebuild?: "side_by_side" | "in_place" | "never";
   /** Events at a time, at most 1,000. Default 500. */
@@ -133,7 +133,7 @@ export interface CreateProjection<Events extends EventMap> {
   <const Pattern extends string = keyof Events & string>(
     options: ExternalProjectionOptions<Events, Pattern>,
   ): SvcProjection<never>;
-  // The last one: what is wrong is told of this one, the most used.
+  // The last overload: type errors describe this one, the most used.
   <State, const Pattern extends string = keyof Events & string>(
     options: ManagedProjectionOptions<Events, State, Pattern>,
   ): SvcProjection<State>;

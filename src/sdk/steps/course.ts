@@ -20,7 +20,7 @@ export interface StandingWait {
   time?: { endsAtMs: number; goOn: () => void };
 }
 
-/** By the next turn of the event loop a handler that goes on by itself has gone on. */
+/** By the next turn of the event loop a handler that does not wait has continued. */
 const afterTurn: (look: () => void) => void =
   typeof setImmediate === "function" ? (look) => void setImmediate(look) : (look) => void setTimeout(look, 0);
 
@@ -28,8 +28,8 @@ const afterTurn: (look: () => void) => void =
 export const open = () => new Promise<never>(() => {});
 
 /**
- * How an execution goes on. Results are handed to the handler one at a time, in the order in which they were
- * stored, the next one when the handler rests: so a race has the same winner each time. It is over when
+ * How an execution continues. Results are handed to the handler one at a time, in the order in which they
+ * were stored, the next one when the handler rests: so a race has the same winner each time. It is over when
  * something is waited for, nothing computes, every result is handed over and the handler rests.
  */
 export class Course {
@@ -85,7 +85,7 @@ export class Course {
     this.moved();
   }
 
-  /** Work that was left goes on. */
+  /** Work that was left continues. */
   resume(work: Computing): void {
     this.#computing.add(work);
     this.moved();
@@ -127,7 +127,7 @@ export class Course {
     else this.giveStored(Number.POSITIVE_INFINITY, hand);
   }
 
-  /** Nothing goes on from here: the execution is over when it rests, although it waits for nothing. */
+  /** Nothing continues from here: the execution is over when it rests, although it waits for nothing. */
   halt(): void {
     this.#isHalted = true;
     this.moved();
@@ -141,7 +141,7 @@ export class Course {
     });
   }
 
-  /** The handler has ended. Answers whether work goes on that is to be waited for. */
+  /** The handler has ended. Answers whether there is still work to be waited for. */
   cut(): boolean {
     for (const work of this.#computing) {
       if (work.isUndone) continue;

@@ -24,7 +24,7 @@ export interface Deviations {
   reached(stepId: string): void;
   /** A call of a step began; what it returns is called once it is settled. */
   opened(): () => void;
-  /** A step was called behind the handler's return: what was to come after it cannot be told. */
+  /** A step was called after the handler's return: what was to come after it is unknown. */
   leftOver(): void;
   /** Branches of this scope did not begin, because another one failed. */
   cutShort(prefix: string): void;
@@ -35,7 +35,7 @@ export interface Deviations {
   ): Promise<StepDeviation[] | undefined> | undefined;
 }
 
-/** Compensations and `onFailure` are come to only by runs that end. */
+/** Only runs that end reach compensations and `onFailure`. */
 const ownNames = /^(?:compensate:|onFailure$)/;
 
 /**
@@ -110,7 +110,7 @@ export const deviationFields = (deviations: readonly StepDeviation[]): string =>
 
 const told = new WeakSet<SvcFunction>();
 
-/** Each function is told of once: its code does the same in every run. */
+/** Each function is reported once: its code does the same in every run. */
 export function tellDeviations(
   log: Logger,
   target: SvcFunction,

@@ -7,7 +7,7 @@ import type { EventMap } from "../wire/types.ts";
 import { createFunction, type FunctionOptions, type Handler } from "./function.ts";
 import type { EventReader, SvcFunction } from "./svc-function.ts";
 
-/** What `defineEvents` can be told of an event besides its type. */
+/** What `defineEvents` takes for an event besides its type. */
 export interface EventRule<Data = unknown> {
   /** Checks data where it is emitted and again where it is handled; its result replaces the data. */
   schema?: StandardSchema<Data>;

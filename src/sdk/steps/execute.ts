@@ -34,7 +34,7 @@ export type ExecutionInput = Pick<
 
 /**
  * Enters the handler and follows it to its end or its next yield, by the same rules wherever it runs: in a
- * worker, behind an endpoint, in a test. Finished steps are told to the host as they finish. Never throws.
+ * worker, behind an endpoint, in a test. The host gets finished steps as they finish. Never throws.
  */
 export async function execute(
   target: SvcFunction,
@@ -124,7 +124,7 @@ export async function execute(
   return end;
 }
 
-/** The one that the server is told of: the first that was called, and of times the one that is over first. */
+/** The one that the server gets: the first that was called, and of times the one that is over first. */
 function firstOf(waits: readonly AskedWait[], nowMs: number): AskedWait {
   const times = waits.flatMap((one) => {
     if (one.type === "sleep") return { one, endsMs: Date.parse(one.until) };

@@ -14,7 +14,7 @@ export interface HandlingParts {
   isStored(stepId: string): boolean;
 }
 
-/** The handler of one execution: whether it goes on, and what may begin in it. */
+/** The handler of one execution: whether it continues, and what may begin in it. */
 export class Handling {
   readonly #parts: HandlingParts;
   #phase: "going" | "returned" | "waits" | "undoing" = "going";

@@ -86,7 +86,7 @@ export class RunLines {
     return secrets.reduce((rest, secret) => rest.replaceAll(secret, "***"), text);
   }
 
-  /** The next of them as fields of a report, each with a comma behind; empty for none. */
+  /** The next of them as fields of a report, each followed by a comma; empty for none. */
   fields(): string {
     if (this.isKnown) return "";
     this.#lostTold = this.#lost;

@@ -47,7 +47,7 @@ const places = new AsyncLocalStorage<BranchPlace>();
 
 export function createScopes(runId: string): Scopes {
   const root: Scope = { id: runId, used: new Map(), parent: undefined, lastMet: undefined };
-  // A second parallel of the same name goes on counting where the first one ended.
+  // A second parallel of the same name counts on from where the first one ended.
   const counts = new Map<string, Map<string, number>>();
 
   function place(): BranchPlace | undefined {

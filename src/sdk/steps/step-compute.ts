@@ -54,7 +54,7 @@ export function computing({ course, handling, ...rest }: ComputingParts) {
       result.then(
         (output) => give(() => resolve(output)),
         (error) => {
-          // What is undone is told, also where the job is another's.
+          // What is undone is reported, also where the job is another's.
           const isOurs = handling.isUndoing || handling.isHeld();
           give(() => {
             if (isOurs) reject(error);

@@ -37,7 +37,7 @@ export interface ExecutionHost {
   undoes?(count: number, isKnown: boolean): Promise<void> | undefined;
   /** Absent where nothing is traced, as in tests. */
   traceparent?: TraceparentOf;
-  /** Waits until a step is tried again; ends early when the execution may not go on. */
+  /** Waits until a step is tried again; ends early when the execution may not continue. */
   pause(ms: number): Promise<void>;
   /** The longest wait of the execution for a step's next try: beyond, the server hands the run out again. */
   readonly pauseMsMax: number;

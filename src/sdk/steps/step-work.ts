@@ -31,7 +31,7 @@ export interface StepWorkHost {
   isOver(): boolean;
   /** Raised as that of the run, and when the handler has ended. */
   signal(): AbortSignal;
-  /** The work goes on no longer here. Never settles. */
+  /** The work does not continue here. Never settles. */
   stop(work: Computing): Promise<never>;
   /** The server hands the run out again. Resolves when the time is over while other work still runs here. */
   leave(work: Computing, scope: Scope, yielded: Yield & { type: "retry_step" }): Promise<void>;
@@ -73,7 +73,7 @@ export async function tryOnce(
   try {
     const own = (sleptSinceMs === undefined && host.substitute?.(name, work)) || work;
     const given = contextOf(stepId, attempt, host, computing.isUndone ? host.signal : signal);
-    // A compensation may have steps of its own; each try comes to them anew.
+    // A compensation may have steps of its own; each try reaches them again.
     const inside = {
       scope:
         compensationFor === undefined

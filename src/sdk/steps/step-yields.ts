@@ -26,7 +26,7 @@ export function yieldSteps(execution: Execution, events: EventReader | undefined
     async sleep(name, duration) {
       await execution.awaitStored(name, (base) => {
         const ms = durationMs(duration, `step ${name}`);
-        // The server adds the duration to its own time; servers of before read the instant.
+        // The server adds the duration to its own time; older servers read the instant.
         return { ...base, type: "sleep", until: new Date(host.now() + ms).toISOString(), duration_ms: ms };
       });
     },

@@ -14,7 +14,7 @@ export interface Execution {
   readonly runId: string;
   readonly host: ExecutionHost;
   readonly scopes: Scopes;
-  /** Undefined where nothing is stored that the handler is to come to again. */
+  /** Undefined where nothing is stored that the handler has to reach again. */
   readonly deviations: Deviations | undefined;
   /** Throws for a call within a step. False when nothing begins here any more: what was called stays open. */
   requireGoing(name?: string): boolean;

@@ -175,7 +175,7 @@ export interface Steps<Events extends EventMap = EventMap> {
     options?: InvokeOptions<NoInfer<Input>>,
   ): Promise<Jsonify<Output>>;
   invoke<Output = unknown>(target: string, options?: InvokeOptions): Promise<Output>;
-  /** Starts another function and goes on without it. */
+  /** Starts another function and continues without waiting for it. */
   invokeAsync<Input>(
     target: SvcFunction<Input> | string,
     options?: Pick<InvokeOptions<NoInfer<Input>>, "input">,

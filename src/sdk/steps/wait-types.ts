@@ -55,7 +55,7 @@ export interface MetStream {
   version: number;
 }
 
-/** Its value is not told: `client.kv.get` reads it. */
+/** Without its value, which `client.kv.get` reads. */
 export interface MetKey {
   bucket: string;
   key: string;

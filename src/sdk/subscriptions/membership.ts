@@ -41,7 +41,7 @@ export function openMembership(
   };
 }
 
-/** A member of a group and its attempts to be served, one at a time, until it leaves or cannot go on. */
+/** A member of a group and its attempts to be served, one at a time, until it leaves or cannot continue. */
 class RunningMembership {
   readonly consumerId: string;
   readonly ready: Deferred = deferred();
@@ -192,7 +192,7 @@ class RunningMembership {
     if (this.#isManual) await this.#settle(delivery, "ACK");
   }
 
-  /** Tells the server what became of a delivery; one that it is not told of comes again. */
+  /** Reports to the server what became of a delivery; an unreported one comes again. */
   async #settle(delivery: GroupDelivery, verdict: "ACK" | "NAK" | "TERM"): Promise<void> {
     const message = {
       namespace: this.#namespace,

@@ -21,7 +21,7 @@ export interface SubscribeResult {
 
 export function subscribeFrame({ pattern, replay, filter, topicOnly, startAfter, epoch }: Ask): string {
   const options = {
-    // The position to go on from stands in the metadata.
+    // The position to continue from stands in the metadata.
     includeMetadata: true,
     withStart: true,
     ...(replay && { replay }),

@@ -17,7 +17,7 @@ function placeOf(after: NonNullable<SubscribeOptions["after"]>): { sequence: big
 
 /** How far a subscription has come in the log of its pattern, and what to ask the server for from there. */
 export class SubscriptionPosition {
-  /** False for frames that nobody keeps: there is nothing to go on from. */
+  /** False for frames that are not stored: there is no place to continue from. */
   readonly isLogged: boolean;
   readonly #pattern: string;
   readonly #options: SubscribeOptions;
@@ -83,7 +83,7 @@ export class SubscriptionPosition {
     this.#taken = sequence;
   }
 
-  /** Begins anew, with the oldest delivery that is kept or with the next one. */
+  /** Restarts, with the oldest delivery that is kept or with the next one. */
   beginAnew(at: "earliest" | "latest"): void {
     this.#cursor = at === "earliest" ? 0n : undefined;
     this.#epoch = undefined;

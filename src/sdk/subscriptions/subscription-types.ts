@@ -70,7 +70,7 @@ export type SubscriptionState = "connecting" | "live" | "waiting" | "over";
 /** A change in the life of an open subscription. */
 export type SubscriptionNotice =
   | { type: "live" }
-  /** The connection is gone or the server cannot go on; it is tried again after `delayMs`. */
+  /** The connection is gone or the server cannot continue; it is tried again after `delayMs`. */
   | { type: "waiting"; delayMs: number; error: SvcError | undefined }
   /** Deliveries are missing: see `onGap`. */
   | { type: "gap"; error: SvcError }

@@ -31,7 +31,7 @@ export interface Asker {
 /** One attempt to subscribe; returns a function that stops it. Never throws, and never calls back at once. */
 export type Way = (ask: Ask, to: Asker) => () => void;
 
-/** Whether the log no longer has the position from which a subscription wants to go on. */
+/** Whether the log no longer has the position from which a subscription wants to continue. */
 export const isGap = ({ code }: SvcError): boolean =>
   code === "position_expired" || code === "position_ahead" || code === "epoch_changed";
 

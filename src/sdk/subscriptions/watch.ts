@@ -9,7 +9,7 @@ type WatchFrame = Record<string, unknown>;
 
 /** What waits for its reader; beyond, the socket is closed, and opened again once it was read. */
 const unreadMax = 1_000;
-/** A socket that brought nothing for so long is opened anew: a server that is gone says nothing either. */
+/** A socket that brought nothing for so long is reopened: a server that is gone sends nothing either. */
 const silenceMs = 5 * 60_000;
 const connectMs = 10_000;
 const passing = new Set(["unavailable", "internal", "deadline_exceeded", "aborted", "resource_exhausted"]);
@@ -19,7 +19,7 @@ export interface Watched<One> {
   path: () => string;
   /** Undefined passes the frame over. */
   read: (frame: WatchFrame) => One | undefined;
-  /** Throws why the server lets nobody watch: a socket does not say. */
+  /** Throws why the server refuses the watch: a socket does not say. */
   ask: () => Promise<unknown>;
   /** True when the error is mended, and the watch may go on. */
   mends?: (error: SvcError) => boolean;

@@ -2,7 +2,7 @@ import type { SvcFunction } from "../steps/svc-function.ts";
 import type { Condition } from "../wire/wire.ts";
 import type { TestPlan } from "./test-plan.ts";
 
-/** What a test run came by, with its children: a name in the test that matches none is the test's mistake. */
+/** The names that a test run used, with its children's: a name in the test that matches none is a mistake. */
 export class TestNames {
   readonly #steps = new Set<string>();
   readonly #invokes = new Set<string>();

@@ -28,7 +28,7 @@ export class TestWorker {
   readonly #names: TestNames;
   /** Compensations that the run has. */
   undoCount = 0;
-  /** What reports have told the server. */
+  /** What reports have brought to the server. */
   readonly attributes = new Map<string, AttributeValue>();
   readonly lines: RunLine[] = [];
   /** Lines outside of steps that the handler came to, by attempt. */

@@ -42,9 +42,9 @@ export interface FunctionTest<Input = unknown, Output = unknown> {
   /** Where the lines of the function go; default: nowhere. */
   log(log: Logger): this;
   /**
-   * Runs the function with an event of this data, from the first trigger's name unless told otherwise. Throws
-   * when the test lacks something: an invoke or a tool without an answer, or a function that never ends.
-   * Throws as well when the run comes by nothing of a name that the test gave.
+   * Runs the function with an event of this data, from the first trigger's name by default. Throws when the
+   * test lacks something: an invoke or a tool without an answer, or a function that never ends. Throws as
+   * well when the run uses nothing of a name that the test gave.
    */
   run(data?: Input, event?: Partial<Omit<HandlerEvent, "data">>): Promise<TestResult<Jsonify<Output>>>;
   /** The same with a batch of events, of these data. Throws TypeError for more than its function takes. */

@@ -178,7 +178,7 @@ export class Addresses {
       if (found === "not ready") second ??= place;
       else failures.push(found);
     }
-    // Without its bus a node goes on serving; it is not ready, and neither is any other then.
+    // Without its bus a node still serves; it is not ready, and neither is any other then.
     if (second === undefined) throw noneLeft(failures);
     choose(second);
   }

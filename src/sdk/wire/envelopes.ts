@@ -46,7 +46,7 @@ export interface EnvelopeReader {
   take(bytes: Uint8Array): void;
 }
 
-/** `onEnd` is called for the envelope that ends a stream; nothing is read behind it. */
+/** `onEnd` is called for the envelope that ends a stream; nothing is read after it. */
 export function readEnvelopes(
   onMessage: (message: Record<string, unknown>) => void,
   onEnd: (error: SvcError | undefined) => void,

@@ -76,7 +76,7 @@ export class WaitTimeoutError extends NonRetryableError {
 
 /**
  * A step with `retry` failed as often as it may. Caught, it stays failed; otherwise it ends the run, and a
- * resume of the run tries it anew. `code` is that of the last error.
+ * resume of the run tries it again. `code` is that of the last error.
  */
 export class StepFailedError extends NonRetryableError {
   readonly tries: number;

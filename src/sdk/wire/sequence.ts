@@ -1,8 +1,8 @@
 const textOf = /^(\d{1,16})\.(\d{1,16})$/;
 
 /**
- * The last place in the environment's log of events that a connection has heard of. It is where the server's
- * reads must have come to before they show all that was written over the connection.
+ * The last place in the environment's log of events that a connection knows of. The server's reads must have
+ * reached it before they show all that was written over the connection.
  */
 export class LastSequence {
   #text: string | undefined;

@@ -26,7 +26,7 @@ export function bytesOfHex(hex: string): Uint8Array<ArrayBuffer> {
   return bytes;
 }
 
-/** Whether `hex` is the HMAC-SHA256 of the texts, one behind the other. */
+/** Whether `hex` is the HMAC-SHA256 of the texts, one after the other. */
 export async function isSigned(
   key: Uint8Array<ArrayBuffer>,
   hex: string,

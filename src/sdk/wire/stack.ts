@@ -11,7 +11,7 @@ const placeIn = (line: string): string | undefined =>
 
 let own: string | undefined;
 
-/** The folder of this package as frames name it; empty where it cannot be told from its user. */
+/** The folder of this package as frames name it; empty where it cannot be separated from its user. */
 function ownFolder(): string {
   if (own !== undefined) return own;
   // The first line is this function.

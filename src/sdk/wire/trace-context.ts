@@ -11,7 +11,7 @@ export function spanIdOf(runId: string, stepId: string): string {
   return (hash || 1n).toString(16).padStart(16, "0");
 }
 
-/** Where the server keeps no spans of steps, these go on from where their run does. */
+/** Where the server keeps no spans of steps, these continue from where their run does. */
 export function traceparentsOf({
   run_id: runId,
   context: { traceparent, step_spans } = {},

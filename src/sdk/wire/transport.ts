@@ -66,7 +66,7 @@ export interface Request {
 export interface Transport {
   /** Of the server asked now. It may get the key only after `headers`, which may choose another one. */
   readonly url: string;
-  /** Where the last write stands that the connection has heard of. */
+  /** Where the last write stands that the connection knows of. */
   readonly last: LastSequence;
   /** The headers of every request: key and environment. Throws SvcError if the environment is unknown yet. */
   headers(): Promise<Record<string, string>>;
@@ -105,7 +105,7 @@ export const variable = (name: string): string | undefined => globalThis.process
 const isAway = ({ code, status }: SvcError): boolean =>
   code === "unreachable" || code === "timeout" || status === 502 || status === 503;
 
-/** `work`, which goes on for others when the signal is raised. */
+/** `work`, which continues for others when the signal is raised. */
 const unlessAborted = (work: Promise<void>, signal: AbortSignal): Promise<void> =>
   new Promise((done, failed) => {
     const stop = () => failed(signal.reason);

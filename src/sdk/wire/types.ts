@@ -52,7 +52,7 @@ export interface Run {
   blockingReason?: "no_worker";
   /** `policy` while policies keep it from the workers that asked; `runs.get` alone says so. */
   blockingCause?: "policy";
-  /** Stored steps that its handler did not come to as before, at most 20. */
+  /** Stored steps that its handler did not reach as before, at most 20. */
   nondeterminism?: StepDeviation[];
   /** What it is found by: `run.set`, and what its function takes from events. */
   attributes?: Record<string, AttributeValue>;

@@ -9,7 +9,7 @@ export function runtimeName(): string {
   return versions.bun ? `bun-v${versions.bun}` : `node-v${versions.node ?? "unknown"}`;
 }
 
-/** Whether a server of this version is a release behind; not where it tells no version. */
+/** Whether a server of this version is a release behind; not where it sends no version. */
 export function isOlderServer(version: string): boolean {
   const [, major, minor] = /^(\d+)\.(\d+)/.exec(version) ?? [];
   if (major === undefined) return false;

@@ -19,7 +19,7 @@ export interface Assignment {
     trace_id?: string;
     metadata?: Record<string, string>;
     secrets?: Record<string, string>;
-    /** From where the handler goes on in its trace. */
+    /** Where the handler continues in its trace. */
     traceparent?: string;
     /** The server keeps a span of each step. */
     step_spans?: boolean;
@@ -32,7 +32,7 @@ export interface Assignment {
   sequence?: string;
   /** What was left of the lease when the job was handed out, in milliseconds. */
   lease_ms?: number;
-  /** Lines outside of steps that its handler wrote in this attempt, and comes to again. */
+  /** Lines outside of steps that its handler wrote in this attempt, and will reach again. */
   log_seen?: number;
   /** The run ends: nothing is to be done but to undo it. */
   compensating?: Compensating;
@@ -79,7 +79,7 @@ export interface KeyCondition {
   deleted?: true;
 }
 
-/** Why an execution stops although its run goes on. */
+/** Why an execution stops although its run continues. */
 export type Yield = { step_id: string; step_name: string } & (
   | {
       type: "sleep";

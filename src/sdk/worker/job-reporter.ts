@@ -34,7 +34,7 @@ const isRefusal = (error: SvcError) => error.status === 400 || error.status === 
 
 const failureFields = (error: ReportedError) => `"status":"failed","error":${JSON.stringify(error)}`;
 
-/** As many as fit one report, the first in any case; the rest is asked for when the run goes on. */
+/** As many as fit one report, the first in any case; the rest is asked for when the run continues. */
 export function awaitedText(all: readonly AskedWait[]): string {
   const texts: string[] = [];
   let characters = 0;
@@ -192,8 +192,8 @@ export class JobReporter {
   }
 
   /**
-   * What every report of a run with something to undo begins with. While it goes on the server keeps the
-   * highest number: the next step with a compensation begins without telling it again.
+   * What every report of a run with something to undo begins with. While it runs the server keeps the highest
+   * number: the next step with a compensation begins without sending it again.
    */
   #undoFields(count = this.#undoCount ?? 0): string {
     const { onFailure } = this.#options;

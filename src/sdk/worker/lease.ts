@@ -48,7 +48,7 @@ export function createLease(
   const patience = leaseMs === undefined ? Number.POSITIVE_INFINITY : patienceMs(leaseMs);
   let lastsMs = leftMs;
   let since = askedAt;
-  /** When the server has last heard of this process, or sent it the job. */
+  /** When the server last got something from this process, or sent it the job. */
   let seen = stamp();
   /** When the way to the server first broke since the lease was sure, and when it broke last. */
   let doubt = isDoubted ? { first: longAgo, last: longAgo } : undefined;

@@ -27,7 +27,7 @@ export interface ServeToolsHandler {
   register(callbackUrl: string): Promise<void>;
 }
 
-/** Where the server calls, behind the callback URL. */
+/** Where the server calls, after the callback URL. */
 export const dispatchPath = "/svc/agent-tools/dispatch";
 
 /** Bytes of a request; more than any input that the server takes. */
@@ -102,7 +102,7 @@ export function serveTools(options: ServeToolsOptions): ServeToolsHandler {
     await requireSigned(request, body, secrets);
     const { name, input } = readCall(body);
     const tool = byName.get(name);
-    // Answered as a wrong signature is, so that the two cannot be told apart.
+    // Answered as a wrong signature is, so that the two look the same.
     if (!tool) throw mismatch();
     const checked = await tool.check(input);
     if ("issues" in checked) throw new Refusal(400, "INPUT_SCHEMA_INVALID", checked.issues);

@@ -1,6 +1,6 @@
 import { exchangeCharactersMax, progressStepsMax, type ReportedStep } from "../wire/wire.ts";
 
-/** Finished steps of a job that the server does not have, in their order, behind the steps that it has. */
+/** Finished steps of a job that the server does not have, in their order, after the steps that it has. */
 export class UnsentSteps {
   #storedCount: number;
   readonly #unsent: { text: string; onStored: (() => void) | undefined }[] = [];
@@ -57,7 +57,7 @@ export class UnsentSteps {
     for (const { onStored } of this.#unsent.splice(0, count)) onStored?.();
   }
 
-  /** What waits for one of them goes on; they are still to be sent. */
+  /** What waits for one of them continues; they are still to be sent. */
   release(): void {
     for (const step of this.#unsent) {
       step.onStored?.();

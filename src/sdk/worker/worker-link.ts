@@ -17,7 +17,7 @@ export interface WorkerLink {
   confirm(job: Assignment): Promise<void>;
   /** Renews the leases of these jobs, and gives the ids of those that the server calls lost. */
   heartbeat(jobs: readonly ActiveJob[], timeoutMs: number): Promise<ReadonlySet<string>>;
-  /** Says goodbye; servers of before do not know it, and one that is away hears nothing of it. */
+  /** Says goodbye; older servers do not know it, and one that is away does not get it. */
   leave(): Promise<void>;
 }
 
@@ -41,7 +41,7 @@ export interface WorkerLinkOptions extends CourierOptions {
   onLease: (leaseMs: number | undefined) => void;
   /** That answer, and each to a heartbeat: whether the server takes all that a handler waits for. */
   onTakesWaits: (takes: boolean) => void;
-  /** A stream was opened: the server is to hear which jobs this worker has. */
+  /** A stream was opened: it sends the server which jobs this worker has. */
   onReopened: () => void;
   /** Runs wait until each of their steps is stored. */
   isStrict: boolean;
@@ -190,7 +190,7 @@ export function restLink({
   };
 }
 
-/** The process ends: it waits no longer for its goodbye to be heard. */
+/** The process ends: it no longer waits for an answer to its goodbye. */
 const leaveMsMax = 2_000;
 
 /** A stream whose server does not answer a heartbeat for this long is cut, and another one is opened. */

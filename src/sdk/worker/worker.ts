@@ -150,7 +150,7 @@ class RunningWorker<Events extends EventMap> {
   /** Undefined for a worker without functions: the server knows nothing of it. */
   readonly #link: WorkerLink | undefined;
   readonly #projections: WorkerProjections;
-  /** Functions whose registration the server answered with `compensateOn`: servers of before leave it out. */
+  /** Functions whose registration the server answered with `compensateOn`: older servers leave it out. */
   readonly #undoneLater = new Set<string>();
   /** By function, what tells the definition that this worker serves from others. */
   readonly #definitionHashes: Record<string, string> = {};
@@ -191,7 +191,7 @@ class RunningWorker<Events extends EventMap> {
       throw new TypeError("a worker needs functions or projections");
     if (this.#functions.size < functions.length)
       throw new TypeError(`two functions of a worker have the same id ${repeatedId(functions)}`);
-    // A rejection that nobody listens to would end the process; the reason stands in the log.
+    // A rejection without a handler would end the process; the reason stands in the log.
     this.closed.promise.catch(() => {});
     this.jobs = new WorkerJobs({
       functions: this.#functions,
@@ -345,7 +345,7 @@ class RunningWorker<Events extends EventMap> {
     askFor(this.#asking, { hasThread: false });
   }
 
-  /** Servers of before tell no time: leases last as long as ever then. */
+  /** Older servers send no time: leases last as long as ever then. */
   #mindLeases(leaseMs: number | undefined): void {
     if (leaseMs === undefined) {
       this.#stopThread();

@@ -1,8 +1,8 @@
 import type { Migration } from "../migrate.ts";
 
 /**
- * Of a step that something met, where in the log that stands: what its branch waits for next is looked for
- * behind it. Of an execution with several waits, for how long what meets them is gathered.
+ * For a step that something met, where in the log that stands: what its branch waits for next is looked for
+ * after it. For an execution with several waits, for how long what meets them is gathered.
  */
 export const seenBySteps: Migration = {
   version: 71,

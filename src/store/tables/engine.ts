@@ -67,7 +67,7 @@ export const tablesOfEngine: Tables = {
       "the function's `recordingRetention`, the environment's days, `SVC_RUN_RETENTION` or `SVC_RUN_RETENTION_DAYS` after their end, loop `runs.expire`",
     // Written at creation and at its end. `status` is `active` until then; the row of `executions` says the
     // rest. `undo_failed`: how many compensations failed for good, null when none did. `nondeterminism`: JSON
-    // of stored steps that the handler did not come to as before, null for none. `trouble` repeats the status
+    // of stored steps that the handler did not reach as before, null for none. `trouble` repeats the status
     // of runs that failed or were cancelled: completing a run changes no indexed column, so PostgreSQL writes
     // its row again without touching any index.
     columns: `id TEXT PRIMARY KEY, environment_id TEXT NOT NULL, function_id TEXT NOT NULL,

@@ -81,7 +81,7 @@ export interface PurgePlace {
   ofRun?: string;
   /**
    * The table whose row its maker holds to the commit, where callers make its rows only for such a row. A row
-   * made behind the purge is found by its next pass.
+   * made after the purge is found by its next pass.
    */
   under?: string;
 }
@@ -95,7 +95,7 @@ export const restless = `fillfactor = 50, ${vacuumed}`;
 export const kept =
   "autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.02";
 
-/** Ids that we make, hashes, and words of closed lists: nobody outside can make them longer. */
+/** Ids that we make, hashes, and words of closed lists: no outsider can make them longer. */
 export const ours = 80;
 /** Of a text whose bound is in characters. */
 export const utf8 = (charsMax: number): number => 4 * charsMax;

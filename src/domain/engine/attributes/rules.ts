@@ -226,7 +226,7 @@ export interface AttributeRange {
 /** The first and the last of them stand at the ends of the alphabet that values begin with. */
 const letters: Record<AttributeType, string> = { bool: "b", number: "n", text: "s", time: "t" };
 
-/** The first text behind all that begin with this one. */
+/** The first text after all that begin with this one. */
 function behindPrefix(prefix: string): string {
   const points = [...prefix];
   const next = points.pop()!.codePointAt(0)! + 1;

@@ -10,12 +10,12 @@ export interface Close {
   batchId: string;
   environmentId: string;
   firstPosition: number;
-  /** Where what goes on waiting begins, and when its first event was logged, if there is one yet. */
+  /** Where the events that still wait begin, and when the first of them was logged, if there is one yet. */
   next: { position: number; at: Instant };
   /** Events that no longer wait, and their bytes. */
   count: number;
   bytes: number;
-  /** What goes on waiting is not looked at before. */
+  /** Events that still wait are not looked at before this time. */
   notBefore: Instant;
   /** Empty for what is dropped: its function is deleted or archived. */
   runs: readonly BatchRun[];

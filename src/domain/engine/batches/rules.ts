@@ -14,9 +14,9 @@ export interface BatchedEvent {
 export interface BatchPlan {
   /** The events of each run, in their order. */
   runs: BatchedEvent[][];
-  /** The first event that goes on waiting; undefined for none. */
+  /** The first event that still waits; undefined for none. */
   next: BatchedEvent | undefined;
-  /** What goes on waiting is not looked at before; left out for no such time. */
+  /** Events that still wait are not looked at before this time; left out for none. */
   notBefore?: Instant;
 }
 

@@ -8,7 +8,7 @@ import { type Job, leaseDoubtShare } from "../jobs/rules.ts";
 export interface IdleWorker {
   environmentId: string;
   workerId: string;
-  /** The mark of its process: several of one name are told apart by it. */
+  /** The mark of its process: it separates several workers of one name. */
   holder: string | undefined;
   /** How long the leases last that it gets. */
   leaseMs: number;

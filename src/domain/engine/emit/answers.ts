@@ -36,7 +36,7 @@ export interface Emitted {
 
 /** One event of a unit on its way into the log. */
 export interface PreparedEvent extends NewEvent, Keyed {
-  /** What is told of runs that a gate skipped; absent before the flush, and when there are none. */
+  /** What is reported of runs that a gate skipped; absent before the flush, and when there are none. */
   skips?: readonly FunctionNotice[];
 }
 

@@ -104,7 +104,7 @@ export function openEmitQueue(deps: EmitQueueDeps) {
           logged = events.length === 0 ? [] : await store.flush(emitFlush, { ...input, events, bound });
         }
         const { written: events } = claims;
-        // A run is rows of three more tables. libSQL shares this process: nothing goes on beside it.
+        // A run is rows of three more tables. libSQL shares this process: nothing runs beside it.
         committed(store.engine === "postgres" && events.some(({ runs }) => runs.length > 0));
         dropUnwritten(ofUnit, events);
         emitted.add(logged.length);
@@ -175,7 +175,7 @@ interface CommittedFlush {
   gone: ReadonlyMap<string, unknown>;
 }
 
-/** What is told when every try met the same trouble. */
+/** The message when every try met the same trouble. */
 function contention(error: unknown): unknown {
   if (isMarked(error, lostKeys)) return contended();
   if (isMarked(error, staleStreams)) return contendedStreams;
@@ -224,9 +224,7 @@ class FlushDefinitions {
   }
 }
 
-/**
- * The units of one try of a flush, in order: those that go on, with their events, and those that are refused.
- */
+/** The units of one try of a flush, in order: accepted ones, with their events, and refused ones. */
 class PreparedUnits {
   readonly going = new Map<EmitUnit, ReservedEvent[]>();
   readonly refused = new Map<EmitUnit, Fault>();

@@ -31,7 +31,7 @@ export const meteredColumns = (events: readonly MeteredEvent[]) => ({
   accepted: column.bigint(events.map((event) => (event.isAccepted ? bytesOf(event) : 0))),
 });
 
-/** As further expressions of the flush, behind the gates of its runs. */
+/** As further expressions of the flush, after the gates of its runs. */
 export const chargedFor = (
   { among }: Pick<Seams, "among">,
   environmentIds: readonly string[],

@@ -312,7 +312,7 @@ export function gateOf(
 
 /**
  * The batch that the event waits in. Events that the key does not apply to wait together with those of no
- * key, and are told so.
+ * key, and their answers say so.
  */
 export function batchOf(
   environmentId: string,

@@ -26,10 +26,10 @@ export interface Job {
   /** All events of a run that a batch began; `openAssignments` adds them. */
   events?: readonly JobEvent[];
   completedSteps: readonly CompletedStep[];
-  /** Lines outside of steps that its handler wrote in this attempt, and comes to again. */
+  /** Lines outside of steps that its handler wrote in this attempt, and will reach again. */
   logSeen: number;
   functionVersion: number;
-  /** Its run is only to be undone; null for a run that goes on. */
+  /** Its run is only to be undone; null for a run that continues. */
   compensating: CompensatingJob | null;
   /** Where its event stands, for reads of the handler; `openAssignments` adds it. */
   sequence?: string | undefined;
@@ -38,7 +38,7 @@ export interface Job {
    * sent.
    */
   secrets?: Readonly<Record<string, string>>;
-  /** From where its handler goes on in the trace of its event; `openAssignments` adds it. */
+  /** Where its handler continues in the trace of its event; `openAssignments` adds it. */
   trace?: TraceContext;
   /** The server keeps spans of its steps. */
   keepsSpans?: boolean;
@@ -67,7 +67,7 @@ export interface LeaseToken {
   hash: string;
 }
 
-/** `holder` is the mark of the process that the lease is for, if it told one. */
+/** `holder` is the mark of the process that the lease is for, if it sent one. */
 export function newLeaseToken(ids: Ids, holder: string | undefined): LeaseToken {
   const secret = ids.secret(16);
   const token = holder === undefined ? secret : `${secret}.${holder}`;
@@ -77,8 +77,8 @@ export function newLeaseToken(ids: Ids, holder: string | undefined): LeaseToken 
 const digestOf = (text: string): string => createHash("sha256").update(text).digest("hex");
 
 /**
- * Only the hash is stored: reading the database gives nobody a valid token. It ends with the holder's mark,
- * so that the leases of one process are found without a column that each claim would have to write.
+ * Only the hash is stored: reading the database gives no valid token. It ends with the holder's mark, so that
+ * the leases of one process are found without a column that each claim would have to write.
  */
 export function leaseHashOf(token: string): string {
   const digest = digestOf(token);

@@ -9,8 +9,8 @@ export const ledgerColumns =
 
 /**
  * Takes what a flush needs out of the ledgers of its environments, all of it or nothing of the flush.
- * `demand` has rows (environment_id, runs, bytes, accepted), computed behind the heads. The ledger's row is
- * locked and read anew, so that the sums are exact on any number of nodes.
+ * `demand` has rows (environment_id, runs, bytes, accepted), computed after the heads. The ledger's row is
+ * locked and read again, so that the sums are exact on any number of nodes.
  */
 export const chargeQuotas = (now: Instant): Sql => {
   const minute = sql`${sql.bigint(minuteOf(now))}`;

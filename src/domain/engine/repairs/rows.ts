@@ -95,7 +95,7 @@ export const dueRepairs = (reader: StoreReader, now: Instant, limit: number): Pr
 
 /**
  * Undefined when another node was first, or works on another repair of the environment. A repair whose turn
- * fails, or takes longer than its lease, is due behind the others of its environment.
+ * fails, or takes longer than its lease, is due after the others of its environment.
  */
 export const claimRepair = (
   session: Session,
@@ -178,7 +178,7 @@ export interface PendingItem {
   status: string | null;
 }
 
-/** The next runs of one function, the first behind `functionsAfter`. */
+/** The next runs of one function, the first after `functionsAfter`. */
 export async function pendingItems(
   reader: StoreReader,
   key: RepairKey,

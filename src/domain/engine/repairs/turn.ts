@@ -31,7 +31,7 @@ export interface RepairTurnDeps extends ActDeps, ReplayTurnDeps {
   clock: Clock;
   log: Log;
   select: SelectRuns;
-  /** Looked up anew; undefined when the starter may not do it any more. */
+  /** Looked up again; undefined when the starter may not do it any more. */
   rightsOf: (
     starter: Starter,
     repair: { environmentId: string; action: string; request: object },

@@ -70,7 +70,7 @@ const stackCharsMax = 2_000;
 const cut = (text: string, charsMax: number) =>
   text.length <= charsMax ? text : `${text.slice(0, charsMax - 1).toWellFormed()}…`;
 
-/** Of one report that brings more of them these are told. */
+/** Most of them that are kept of one report. */
 const failuresMax = 20;
 
 export const notedFailures = (failures: readonly ReportedFailure[]): NotedFailure[] =>

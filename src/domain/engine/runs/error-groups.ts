@@ -57,7 +57,7 @@ export const groupColumns = (list: readonly Grouped[]) => ({
 
 /**
  * Counts the failures of `source`, rows `v` with `groupColumns`, `run_id` and `environment_id`: a row a
- * group, in the order of their keys and behind the locks of the executions.
+ * group, in the order of their keys and after the locks of the executions.
  */
 export const countFailures = (source: Sql, now: Instant): Sql => sql`INSERT INTO error_groups AS g
     (environment_id, id, function_id, code, message, frame, count, first_seen_at, last_seen_at, sample_run_id)

@@ -8,7 +8,7 @@ import type { NewRun } from "./run.ts";
 /**
  * Gates let some of the runs that a flush asks for begin, and skip the others: at most so many in a period,
  * or one at a time. A gate is the row of a function and a key. The upsert locks it and reads its newest
- * version, so that the decision is exact on any number of nodes; it is made behind the heads, sorted by gate.
+ * version, so that the decision is exact on any number of nodes; it comes after the heads, sorted by gate.
  */
 export const gateColumns = (runs: readonly NewRun[]) => ({
   gate_id: column.text(runs.map(({ gate }) => gate?.id ?? null)),

@@ -10,7 +10,7 @@ export interface EndedRun {
   ends: TerminalStatus;
 }
 
-/** What is told of runs at this node, after the commit that changed them. */
+/** What observers of runs at this node get, after the commit that changed the runs. */
 export interface RunObserver {
   /** Queues that got work, or room. */
   queued(queues: readonly QueueHint[]): void;
@@ -47,7 +47,7 @@ export class RunObservers implements RunObserver {
     for (const one of this.#all) one.claimed?.(runs);
   };
 
-  /** Tells of ends and moves, too. */
+  /** Reports ends and moves, too. */
   readonly reported: RunObserver["reported"] = (changes, now) => {
     const over = changes.filter((change): change is ExecutionChange & EndedRun => change.ends !== null);
     this.ended(over, now);

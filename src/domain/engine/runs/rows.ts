@@ -267,7 +267,7 @@ export async function completedSteps(
   return byRun;
 }
 
-/** The worker's clock is not the server's: it is told how long to wait. */
+/** The worker's clock is not the server's: the answer says how long to wait. */
 const dueIn = (error: string | null, ms: number): string =>
   JSON.stringify({ ...JSON.parse(error ?? "{}"), retry_in_ms: Math.max(0, ms) });
 

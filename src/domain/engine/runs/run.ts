@@ -157,11 +157,11 @@ export interface Run {
   attributes: readonly RunAttribute[];
   /** Of its failure. */
   errorGroup: string | null;
-  /** Stored steps that its handler did not come to as before; empty for none. */
+  /** Stored steps that its handler did not reach as before; empty for none. */
   deviations: readonly DeviatingStep[];
 }
 
-/** A stored step that a handler which was entered again did not come to as before. */
+/** A stored step that a re-entered handler did not reach as before. */
 export interface DeviatingStep {
   stepId: string;
   name: string;
@@ -184,7 +184,7 @@ export interface RunEnding {
   tries: number;
 }
 
-/** What a worker that is to undo a run is told of its end. */
+/** What a worker that is to undo a run learns of its end. */
 export interface CompensatingJob {
   status: RunEnding["status"];
   error?: RunError;

@@ -34,7 +34,7 @@ const columnsOf = (s: string) =>
   ${s}.event_name AS "eventName", ${s}.next_at AS "nextAt", ${s}.expected_count AS "expectedCount",
   ${s}.fired_count AS "firedCount", ${s}.missed_count AS "missedCount", ${s}.moved_by AS "movedBy"`);
 
-/** Environments behind `after` whose functions changed since their schedules were made. */
+/** Environments after `after` whose functions changed since their schedules were made. */
 export async function unscheduled(store: Store, after: string, limit: number): Promise<string[]> {
   const rows = await store.all<{ environment_id: string }>(sql`SELECT environment_id FROM heads
     WHERE schedules_version <> definitions_version AND environment_id > ${after}
@@ -153,7 +153,7 @@ export const keyOfSlot = (
 ): string => `cron:${functionId}:${place}:${slot}`;
 
 /**
- * Of these the slots that a node of before 0.37 took: it stored their keys as callers' are. A caller's event
+ * Of these the slots that a node older than 0.37 took: it stored their keys as callers' are. A caller's event
  * under such a key, whose source is another, takes no slot.
  */
 export async function slotsFiredBefore(
@@ -173,7 +173,7 @@ export async function slotsFiredBefore(
 
 /**
  * Takes the keys of slots that no node has fired, so that no node fires them later; answers these slots. A
- * slot whose firing was committed but not yet heard of has its key already. Locks: the keys, in their order.
+ * slot whose firing was committed but not yet announced has its key already. Locks: the keys, in their order.
  */
 export async function takeMissedSlots(
   session: Session,

@@ -32,7 +32,7 @@ export async function findStep(
 }
 
 /**
- * `fromStep` is the SDK's id, the row's id, or the name of a step: that one and all behind it are done again.
+ * `fromStep` is the SDK's id, the row's id, or the name of a step: that one and all after it are done again.
  * What was undone is done again in any case, where the run is over.
  */
 export async function stepsAtResume(

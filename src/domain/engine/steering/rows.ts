@@ -214,7 +214,7 @@ export const wasUndone = async (reader: StoreReader, runId: string): Promise<boo
   (await reader.one(sql`SELECT 1 AS found FROM run_history WHERE run_id = ${runId} AND type = 'run.compensating'
     LIMIT 1`)) !== undefined;
 
-/** The places of steps when a resume first ran them again: a handler comes to them in this order. */
+/** The places of steps when a resume first ran them again: a handler reaches them in this order. */
 export async function placesBefore(reader: StoreReader, runId: string): Promise<Map<string, number>> {
   const found = await reader.all<{ detail: string }>(sql`SELECT detail FROM run_history
     WHERE run_id = ${runId} AND type = 'run.resumed' ORDER BY sequence DESC`);
@@ -242,7 +242,7 @@ export const undoResume = (session: Session, row: ExecutionRow): Promise<number>
     sql`UPDATE executions SET state = ${row.state}, wake_at = ${row.wake_at} WHERE run_id = ${row.run_id}`,
   );
 
-/** Makes a failed run active again: a new execution goes on from the last fence, with one more attempt. */
+/** Makes a failed run active again: a new execution continues from the last fence, with one more attempt. */
 export async function revive(
   session: Session,
   run: SteeredRunRow,

@@ -55,14 +55,14 @@ export interface StepsAtResume {
   patchesLost: SteeredStepRow[];
   /** Their compensation failed: they stay completed. */
   notUndone: SteeredStepRow[];
-  /** These stay behind one that runs again. */
+  /** These stay after one that runs again. */
   keptBehind: SteeredStepRow[];
   /** Of the compensations that ran, those whose step stays and may have to be undone again. */
   undoCount: number;
 }
 
 export interface ResumeQuestion {
-  /** The step that `fromStep` names: it and all behind it run again. */
+  /** The step that `fromStep` names: it and all after it run again. */
   from?: SteeredStepRow | undefined;
   /** Its history says that it was undone, or that `onFailure` ran. */
   wasUndone: boolean;
@@ -199,7 +199,7 @@ export function planOfResume(
   };
 }
 
-/** A held run goes on with the sleep or the wait that it was held in, until the deadline that it had. */
+/** A held run continues with the sleep or the wait that it was held in, until the deadline that it had. */
 function goesOnFrom(execution: ExecutionRow | undefined): NonNullable<ResumePlan["goesOn"]> | null {
   if (execution?.state !== "held") return null;
   const { held_from: state, waiting_step_id: stepId, held_wake_at: until } = execution;
@@ -237,7 +237,7 @@ export interface DiscardedStep {
   type: string;
   sequence: number;
   status: string;
-  /** JSON texts; left out of those behind the first `discardedBytesMax` bytes. */
+  /** JSON texts; left out after the first `discardedBytesMax` bytes. */
   output?: string | null;
   original_output?: string | null;
   error?: string | null;
@@ -247,7 +247,7 @@ export interface DiscardedStep {
 }
 
 /**
- * The discarded steps for one row of history: texts are left out behind the first `discardedBytesMax` bytes.
+ * The discarded steps for one row of history: texts are left out after the first `discardedBytesMax` bytes.
  */
 export function recordOf(steps: readonly SteeredStepRow[]): DiscardedStep[] {
   let left = discardedBytesMax;

@@ -29,8 +29,8 @@ const nameOf = ({ environmentId, workerId }: WorkerName) => `${environmentId}\n$
 const processOf = (worker: WorkerName, { holder = "" }: LeaseTerms) => `${nameOf(worker)}\n${holder}`;
 
 /**
- * Ends leases before their time where there is a sign that nobody holds them. Only workers that name their
- * process and ask for a time are looked at. A wrong end costs a repetition: the fence refuses who goes on.
+ * Ends leases before their time where there is a sign that no process holds them. Only workers that name
+ * their process and ask for a time are looked at. A wrong end costs a repetition: fences stop the worker.
  */
 export class Absences {
   readonly #deps: AbsencesDeps;
@@ -39,7 +39,7 @@ export class Absences {
   readonly #held = new Map<string, number>();
   /** Polls that ended without an answer not long ago, the oldest first. */
   #ended: { name: string; at: number }[] = [];
-  /** When a worker said goodbye, or came anew, by name. */
+  /** When a worker said goodbye, or came back, by name. */
   readonly #explained = new Map<string, number>();
   /** Of processes whose last poll ended: what takes it back. */
   readonly #doubts = new Map<string, () => void>();
@@ -100,7 +100,7 @@ export class Absences {
       const others = this.#held.get(own)! - 1;
       if (others > 0) this.#held.set(own, others);
       else this.#held.delete(own);
-      // A server may hear of a broken connection after the process has polled again.
+      // A server may notice a broken connection after the process has polled again.
       if (signal.aborted && others === 0) this.#pollEnded(worker, terms);
     }
   }

@@ -2,7 +2,7 @@ import { type Static, Type } from "@sinclair/typebox";
 import { holderOf } from "../jobs/rules.ts";
 import { heldJobsMax, workerLeaseMsMin } from "./limits.ts";
 
-/** What a worker asks of its leases; one of before asks for nothing. */
+/** What a worker asks of its leases; an older one asks for nothing. */
 export const leaseFields = {
   lease_ms: Type.Optional(
     Type.Integer({

@@ -171,7 +171,7 @@ function openEndpointChanges(deps: EndpointsDeps, find: FindEndpoint) {
         return {
           ...row,
           ...{ status: "active", disabled_reason: "", stopped_at: null, due_at: 0 },
-          // Its time until it is disabled begins anew.
+          // Its time until it is disabled starts again.
           failing_since: null,
         };
       }),

@@ -230,7 +230,7 @@ export async function leastUndelivered(
   return row?.least === null || row === undefined ? undefined : row.least + 1;
 }
 
-/** What is told of an event before its payload is read. */
+/** What is known of an event before its payload is read. */
 export interface NamedEvent {
   position: number;
   name: string;

@@ -287,7 +287,7 @@ export class SenderTurn {
     }
   }
 
-  /** Plans the next try; after the last one the event becomes a dead letter, and the endpoint goes on. */
+  /** Plans the next try; after the last one the event becomes a dead letter, and the endpoint continues. */
   async #failed(event: LoggedEvent, outcome: CallOutcome & { kind: "failed" }): Promise<boolean> {
     const { clock, ids, retryMs, triedMsMax } = this.#deps;
     const now = clock.now();

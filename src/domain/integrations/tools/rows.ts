@@ -96,7 +96,7 @@ export const findTool = (
     JOIN agents a ON a.environment_id = t.environment_id AND a.name = t.agent_name
     WHERE t.environment_id = ${environmentId} AND t.qualified_name = ${name}`);
 
-/** By name, behind `after`. */
+/** By name, after `after`. */
 export const listTools = (
   reader: StoreReader,
   environmentId: string,

@@ -26,7 +26,7 @@ export interface WebhookSourcesDeps extends Basics<"store" | "clock" | "ids"> {
   shareEnvironment: (session: Session, environmentId: string) => Promise<void>;
   /** Of secrets that are rotated without one. */
   graceMsDefault: number;
-  /** Called after the commit: this node reads the source anew. */
+  /** Called after the commit: this node rereads the source. */
   onChanged: (change: SourceChange) => void;
 }
 

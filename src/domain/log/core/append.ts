@@ -177,7 +177,7 @@ export const moveHead = (
 
 /**
  * Fails the statement when a bound entry did not get its key. It stands as rows of the answer, so that
- * PostgreSQL computes it whatever else comes of the statement; `further` fills the answer's columns behind
+ * PostgreSQL computes it whatever else comes of the statement; `further` fills the answer's columns after
  * `ord, position, at`.
  */
 export const refuseLostKeys = (

@@ -65,8 +65,8 @@ export function openFeeds<Event extends LogEntry>(deps: FeedsDeps<Event>): Feeds
   return {
     async follow(environmentId, reader, after) {
       let feed = await feedOf(environmentId);
-      // The last reader may have left and closed the feed in this very turn: who joined it would hear
-      // nothing.
+      // The last reader may have left and closed the feed in this very turn: a reader that joined it would
+      // get nothing.
       while (!feed.isOpen) feed = await feedOf(environmentId);
       if (after === undefined) feed.join(reader);
       else await feed.catchUpAndJoin(reader, after);

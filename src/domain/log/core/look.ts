@@ -102,7 +102,7 @@ async function fewOf(store: Pick<Store, "all" | "one">, filter: EventFilter): Pr
   if (wanted === undefined || wanted.length > namesMax) return undefined;
   const nothing = sql`SELECT 0 AS at, '' AS id, 0 AS position, '' AS name, '' AS source WHERE 1 = 0`;
   if (wanted.length === 0) return nothing;
-  // On libSQL the source lies behind the payload.
+  // On libSQL the source is stored after the payload.
   if (sources !== undefined) return undefined;
   // Ids are read by position: otherwise libSQL reads the whole index of times, which has ids and names.
   const list = sql.join(
@@ -136,7 +136,7 @@ export function openLook(store: Pick<Store, "all" | "one">, filter: EventFilter)
     looksMax,
     /**
      * Events that match, as the anchor orders them. `last` is the last one looked at, when there may be more
-     * behind `looksMax` of them.
+     * after `looksMax` of them.
      */
     async keys(anchor: PageAnchor, limit: number): Promise<{ keys: EventKey[]; last: Cursor | undefined }> {
       const order = orderBy(anchor);

@@ -14,7 +14,7 @@ export const sequenceWaitsMax = 10_000;
 
 interface KnownLog {
   epoch: number;
-  /** The highest position that this node has heard of. */
+  /** The highest position that this node knows of. */
   position: number;
 }
 
@@ -73,7 +73,7 @@ export function openLogSequences<Event extends LogEntry>(deps: LogSequencesDeps<
     requireSame(await logs.get(environmentId), environmentId, epoch);
   }
 
-  /** What the feed says, this node's only reader of the log; it hears of commits at any node. */
+  /** What the feed says, this node's only reader of the log; it learns of commits at any node. */
   async function followed(
     environmentId: string,
     position: number,

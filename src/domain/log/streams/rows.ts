@@ -113,7 +113,7 @@ function listOf(
   };
 }
 
-/** By id, behind `after`. */
+/** By id, after `after`. */
 export const listStreams = (
   reader: Reader,
   filter: StreamFilter,

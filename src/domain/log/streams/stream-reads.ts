@@ -35,7 +35,7 @@ export interface StreamPage {
   events: StreamEvent[];
   /** Events of the whole stream. */
   totalCount: number;
-  /** The first version of the next page; 0 behind the last event. */
+  /** The first version of the next page; 0 after the last event. */
   nextVersion: number;
 }
 
@@ -61,7 +61,7 @@ export interface ReadRange {
 const lastLooked = (direction: Direction, from: number): number =>
   direction === "forward" ? from + looksMax - 1 : Math.max(1, from - looksMax + 1);
 
-/** The version that goes on behind the last one looked at; 0 where that was the stream's last. */
+/** The version after the last one looked at; 0 where that was the stream's last. */
 function behindLook(direction: Direction, to: number | undefined, version: number): number {
   if (to === undefined) return 0;
   if (direction === "backward") return to - 1;

@@ -34,7 +34,7 @@ const slice = (environmentId: string, from: number) => sql`(SELECT s.environment
 const kept = (environmentId: string, from: number) => sql`m.environment_id = ${environmentId}
   AND m.position < ${from + integrityRowsMax} AND m.position >= h.retention_floor`;
 
-/** The positions from `first` on that are not there; each is as old as the message behind it. */
+/** The positions from `first` on that are not there; each is as old as the message after it. */
 function gapsOf(
   there: readonly { position: number | null; at: Instant }[],
   { first, count, end }: { first: number; count: number; end: Instant },

@@ -24,7 +24,7 @@ export interface LookAheadDeps {
 }
 
 /**
- * What the group's log holds behind the group's position, filtered before any claim so that no filter runs
+ * What the group's log holds after the group's position, filtered before any claim so that no filter runs
  * under a lock. One instance is for one version of the group's settings: a change stops it, and the group
  * reader makes another.
  */

@@ -53,5 +53,5 @@ const byPlatform = new Map<string, ToldLists>([
 export const changedBy = (name: string, isForPlatform: boolean): ToldLists =>
   (isForPlatform ? byPlatform.get(name) : undefined) ?? byTenants.get(name) ?? nothing;
 
-/** Every operation that is told of, for a claim that each is one. */
+/** Every operation that is listed here, for a check that each is one. */
 export const changingOperations = (): string[] => [...new Set([...byTenants.keys(), ...byPlatform.keys()])];

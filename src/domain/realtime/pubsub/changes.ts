@@ -27,7 +27,7 @@ export type ListChanges = ReturnType<typeof openListChanges>;
 /** Where frames of changed lists go, apart from other frames, for an environment or for an org. */
 const placeOf = (id: string): string => `changed-${id}`;
 
-/** The places of which a subscriber in the environment is told; without one those of the platform. */
+/** The places whose frames a subscriber in the environment gets; without one those of the platform. */
 export const placesOf = (environmentId: string, orgId: string): string[] =>
   environmentId === "" ? [placeOf(platformOrgId)] : [placeOf(environmentId), placeOf(orgId)];
 
@@ -56,7 +56,7 @@ export function openListChanges({ clock, frames }: ListChangesDeps) {
       else tell(orgId, "changed", list);
     },
     ofPlatform: (list: PlatformList) => tell(platformOrgId, "platform", list),
-    /** Tells of the lists that the operation changes. */
+    /** Sends frames of the lists that the operation changes. */
     observe({ operation, caller, environmentId, input }: ChangingCall) {
       if (operation.reads || !frames.wants("changes")) return;
       const isForPlatform = actsForPlatform(caller);

@@ -15,7 +15,7 @@ export interface DeliveryFacts {
   /** JSON text of the metadata that the emitter attached. */
   custom: string | null;
   at: Instant;
-  /** What a subscription can resume behind: the position in the log, or the place in a run's history. */
+  /** What a subscription can resume after: the position in the log, or the place in a run's history. */
   sequence: number | undefined;
   source: "user" | "system";
   /** The event's name; undefined for messages and frames. */

@@ -67,7 +67,7 @@ export function groupFrames(
   };
 }
 
-/** Frames of one kind of webhook; what came or was sent is told only while somebody reads it. */
+/** Frames of one kind of webhook; what came or was sent is published only while it has a reader. */
 function webhookFrames(kind: "webhook_source" | "webhook_endpoint", often: "received" | "moved") {
   return ({ clock, frames }: MovedFramesDeps) => {
     const publish = ({ environmentId, id, change }: MovedWebhook): void =>

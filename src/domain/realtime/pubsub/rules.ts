@@ -32,7 +32,7 @@ export const socketCodes = [
   "PERMISSION_DENIED",
 ] as const;
 export type SocketCode = (typeof socketCodes)[number];
-/** What is wrong with a request, whoever sends it. */
+/** What is wrong with a request, from any sender. */
 export type RefusalCode = Exclude<SocketCode, "PERMISSION_DENIED">;
 
 const apart: readonly ApartNamespace[] = ["config", "changed", "platform"];

@@ -12,9 +12,7 @@ import type { Delivery } from "./delivery.ts";
 import { shownByFrames, thingsOfFrame } from "./frame-things.ts";
 import type { Pattern } from "./rules.ts";
 
-/**
- * The caller whose deliveries are screened. `onRenewed` tells of each time that its rights were read again.
- */
+/** The caller whose deliveries are screened. `onRenewed` is called each time its rights were read again. */
 export type Screened = Pick<Call, "screen" | "onRenewed">;
 
 /** Keeps from one reader the deliveries that deny policies refuse. */

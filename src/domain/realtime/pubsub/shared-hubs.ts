@@ -90,7 +90,7 @@ export class SharedHubs {
     // Frames belong to no log: the hub of the events log delivers them.
     const unlisten =
       name === "events" ? frames.listen(environmentId, (frame) => hub.onFrame(frame)) : () => {};
-    // Who is told that it has subscribed hears what is published anywhere from then on.
+    // A subscriber gets all that is published anywhere after its subscription was confirmed.
     if (name === "events") await frames.listening();
     return {
       hub,

@@ -10,7 +10,7 @@ export interface PageScope {
   orgId: string;
   /** Its log is read up to its position. */
   head?: ExportedHead;
-  /** Events are read behind this position. */
+  /** Events are read after this position. */
   after?: number;
   runIds?: readonly string[];
   from: Instant | undefined;

@@ -27,7 +27,7 @@ interface FlowView {
 
 /** With the namespace and without. */
 const eventNames = (name: string) => [name, `events:${name}`];
-/** Topics are told apart from events by their namespace alone. */
+/** Topics differ from events by their namespace alone. */
 const topicNames = (name: string) => [`topic:${name}`];
 
 const views: readonly FlowView[] = [
@@ -157,7 +157,7 @@ function flowOperation(flow: Flow, view: FlowView): Operation {
 }
 
 /** `GET /api/v1/flow/webhooks` is of the webhooks. */
-/** The minutes behind the rates of the overview. */
+/** The minutes that the overview's rates are made of. */
 const ratesOperation = (flow: Flow): Operation =>
   unary({
     name: "overview.rates",

@@ -58,7 +58,7 @@ export function headViolations(ends: { position: number; last: number; at: Insta
 
 type OffenderPlace = Pick<Offender, "id" | "at">;
 
-/** Those behind a place, in their order. */
+/** Those after a place, in their order. */
 export const behind = (rows: readonly Offender[], after: OffenderPlace | undefined): readonly Offender[] =>
   after === undefined ? rows : rows.filter((row) => isBefore(after, row));
 

@@ -73,7 +73,7 @@ export const raiseFloor = (session: Session, environmentId: string, floor: numbe
   session.run(sql`UPDATE heads SET retention_floor = ${sql.bigint(floor)}
     WHERE environment_id = ${environmentId} AND retention_floor < ${sql.bigint(floor)}`);
 
-/** `forget` is told first which events go. */
+/** `forget` is called first, with the events that go. */
 export async function deleteEvents(
   session: Session,
   environmentId: string,

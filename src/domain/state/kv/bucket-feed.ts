@@ -72,7 +72,7 @@ export class BucketFeed {
   #isReading = false;
   /** Every change up to this revision was offered to all taps. */
   at: number;
-  /** Who watches, those included who are still behind. */
+  /** All watchers, also those that have not caught up. */
   watchers = 0;
 
   constructor(deps: { store: Store; clock: Clock; log: Log }, bucket: WatchedBucket, at: number) {
@@ -116,7 +116,7 @@ export class BucketFeed {
         await this.#readOn();
       }
     } catch (error) {
-      // The loop finds the bucket behind its revision, and asks again.
+      // The loop finds that the bucket lags behind its revision, and asks again.
       this.#log.debug("kv.watch_unread", { bucket: this.bucket.name, error });
     } finally {
       this.#isReading = false;

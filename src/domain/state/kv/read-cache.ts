@@ -53,7 +53,7 @@ class CachedEnvironment {
     return bucket;
   }
 
-  /** A full environment begins anew. */
+  /** A full environment starts empty again. */
   keep(bucket: CachedBucket, key: string, value: CachedValue): void {
     const isNew = !bucket.values.has(key);
     bucket.values.set(key, value);

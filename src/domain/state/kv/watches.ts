@@ -165,7 +165,7 @@ export function openWatches(deps: WatchesDeps) {
   };
 }
 
-/** Throws where markers of deletions behind the revision are gone: the watch would miss a deletion. */
+/** Throws where markers of deletions after the revision are gone: the watch would miss a deletion. */
 function requireKept(after: number, end: { revision: number; forgotten_revision: number }): void {
   if (after > end.revision) throw invalid("after", `the last revision is ${end.revision}`);
   if (after < end.forgotten_revision)

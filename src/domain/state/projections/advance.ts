@@ -76,7 +76,7 @@ async function complete(
 }
 
 /**
- * The runner of the generation before goes on at once: the one that built the new one may leave with its
+ * The runner of the previous generation continues at once: the one that built the new one may leave with its
  * lease. Not one whose code is of another version.
  */
 async function handOver(
@@ -97,7 +97,7 @@ async function handOver(
   touch(generation, now);
 }
 
-/** The projection tells of the first partition that has stopped, if any. */
+/** The projection reports the first partition that has stopped, if any. */
 export async function takeErrorOf(
   session: Session,
   row: ProjectionRow,

@@ -17,7 +17,7 @@ export interface EventBatch {
   events: PartitionedEvent[];
   /** Every event up to here is in the batch, folded already, or of a partition that has stopped. */
   reached: number;
-  /** Set where events behind the cursor have expired: the first position that is kept. */
+  /** Set where events after the cursor have expired: the first position that is kept. */
   floor?: number;
 }
 
@@ -40,7 +40,7 @@ export interface EventBatches {
 
 export function openBatches({ store, clock, log }: Basics<"store" | "clock" | "log">): EventBatches {
   const sizes = new Map<string, ReadAheadSize>();
-  /** Projections of which the log was told that their path leads nowhere. */
+  /** Projections whose useless path was logged already. */
   const told = new Set<string>();
 
   function sizeOf(key: string): ReadAheadSize {
@@ -66,7 +66,7 @@ export function openBatches({ store, clock, log }: Basics<"store" | "clock" | "l
       const head = await getHead(store, environmentId);
       if (!head) return { events: [], reached: after };
       const names = eventNamesOf(JSON.parse(row.events) as string[]);
-      // An external projection that jumps back after its rebuild has handled what is behind the target.
+      // An external projection that jumps back after its rebuild has handled what is after the target.
       const { target, return_to } = generation;
       const last = return_to === null || target === null ? head.position : Math.min(head.position, target);
       const range = { after, last, limit };
@@ -102,7 +102,7 @@ function partitionOfEvent(
   return debounceKey(path, JSON.parse(data));
 }
 
-/** Without what its partition has folded, and without what stands behind a failed event of its partition. */
+/** Without what its partition has folded, and without what comes after a failed event of its partition. */
 async function unfolded(
   store: Store,
   generation: GenerationRow,
@@ -124,8 +124,8 @@ async function unfolded(
 }
 
 /**
- * Where the batch has to end: a partition remembers one skipped event, so that what stands behind it is not
- * given before what stands before it is saved. Else a second failure there would bring the first event back.
+ * Where the batch has to end: a partition remembers one skipped event, so that what comes after it is not
+ * given before what comes before it is saved. Else a second failure there would bring the first event back.
  */
 async function behindSkipped(
   store: Store,

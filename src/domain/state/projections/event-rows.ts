@@ -52,7 +52,7 @@ export interface EventSlice {
 }
 
 /**
- * The events of a projection behind a position, as many as asked for, or fewer when they are large or stand
+ * The events of a projection after a position, as many as asked for, or fewer when they are large or stand
  * more than `projectionScanMax` positions away.
  */
 export async function readSlice(

@@ -32,7 +32,7 @@ export async function record(
 }
 
 /**
- * The state of a partition as it was saved last with no event behind `asOf`; undefined where nothing was
+ * The state of a partition as it was saved last with no event after `asOf`; undefined where nothing was
  * folded by then. Throws `failed_precondition` where no history is kept of that time.
  */
 export async function stateAt(

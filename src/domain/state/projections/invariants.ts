@@ -96,7 +96,7 @@ interface StatePlace {
   partition: string;
 }
 
-/** The first fold behind one that has states; each statement is one look into the index. */
+/** The first fold after one that has states; each statement is one look into the index. */
 async function foldBehind(
   store: StoreReads,
   environmentId: string,

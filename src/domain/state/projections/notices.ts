@@ -42,7 +42,7 @@ export function openNotices({ store, clock, log, frames, moved, hasOthers, signa
   const statesInTurn = inTurn();
   moved.listen(({ environmentId, name }) => signals.signal({ environment_id: environmentId, name }));
 
-  /** Answers what it told; undefined for a projection that is gone. */
+  /** Answers what it published; undefined for a projection that is gone. */
   async function publishHealth(key: ProjectionKey): Promise<string | undefined> {
     const held = await readProjection(store, key);
     if (!held) return;
@@ -68,7 +68,7 @@ export function openNotices({ store, clock, log, frames, moved, hasOthers, signa
     return standingOf(held);
   }
 
-  /** Another node may have changed it meanwhile, and told so before this one told what it was. */
+  /** Another node may have changed and published it meanwhile, before this one published its older state. */
   async function publishHealthAsIs(key: ProjectionKey): Promise<void> {
     for (;;) {
       const told = await publishHealth(key);

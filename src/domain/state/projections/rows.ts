@@ -56,7 +56,7 @@ export interface GenerationRow extends GenerationKey {
   offered: number;
   /** Where the rebuild that made this generation is complete. */
   target: number | null;
-  /** Where an external projection goes on after a rebuild. */
+  /** Where an external projection continues after a rebuild. */
   return_to: number | null;
   holder: string | null;
   /** The connection of a stream that has the lease. */
@@ -204,7 +204,7 @@ export const noteAsked = (session: Session, key: GenerationKey, now: Instant): P
   session.run(sql`UPDATE projection_generations SET asked_at = ${sql.bigint(now)}
     WHERE ${whereGeneration(key)} AND asked_at < ${sql.bigint(now)}`);
 
-/** What is folded goes on by the code of another version, and is recorded from now on or no more. */
+/** What is folded is continued by the code of another version, and is recorded from now on or no more. */
 export const carryOn = (
   session: Session,
   key: ProjectionKey,
@@ -274,7 +274,7 @@ export async function countListed(reads: Pick<Reads, "one">, filter: ProjectionF
   return row?.count ?? 0;
 }
 
-/** The generation is nobody's any more; the sweep deletes its states. */
+/** The generation has no owner any more; the sweep deletes its states. */
 export async function dropGeneration(session: Session, key: GenerationKey, now: Instant): Promise<void> {
   await session.run(sql`DELETE FROM projection_pending WHERE ${whereGeneration(key)}`);
   await session.run(sql`UPDATE projection_generations SET dropped_at = ${sql.bigint(now)}
@@ -300,7 +300,7 @@ export interface DroppedGeneration extends GenerationKey {
   dropped_at: Instant;
 }
 
-/** The oldest first, behind the one that was read last; from the beginning without one. */
+/** The oldest first, after the one that was read last; from the beginning without one. */
 export const droppedGenerations = (
   reads: Pick<Reads, "all">,
   after: DroppedGeneration | undefined,

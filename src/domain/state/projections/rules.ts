@@ -189,7 +189,7 @@ export const buildingOf = (held: { generation: number; generations: { generation
 /** A runner as it names itself, or as it is known by its credential and address. */
 export interface Runner {
   holder: string;
-  /** Named by itself, so that it can be told apart from others and told its fence. */
+  /** It has a name, by which it is distinct from others and can get its fence. */
   isNamed: boolean;
   /** Zero where it sends none. */
   fence: number;

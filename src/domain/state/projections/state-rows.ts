@@ -127,7 +127,7 @@ export const skipEvent = (
   session.run(sql`UPDATE projection_states SET skipped_position = ${sql.bigint(position)}
     WHERE ${whereGeneration(key)} AND error_position IS NOT NULL AND error_event_id = ${eventId}`);
 
-/** Lets all partitions of the generation go on. */
+/** Lets all partitions of the generation continue. */
 export const clearErrors = (session: Session, key: GenerationKey): Promise<number> =>
   session.run(sql`UPDATE projection_states SET error_message = NULL, error_event_id = NULL, error_position = NULL
     WHERE ${whereGeneration(key)} AND error_position IS NOT NULL`);

@@ -12,7 +12,7 @@ function requirePlain(field: string, text: string): void {
   if (controls.test(text)) throw refused(field, "must have no control characters");
 }
 
-/** What stands in the parentheses of the one CREATE TABLE, written anew. */
+/** What stands in the parentheses of the one CREATE TABLE, rewritten. */
 export function admitTable(dialect: StoreEngine, text: string, table: string): string {
   const field = "table_sql";
   requirePlain(field, text);

@@ -53,7 +53,7 @@ const sizedNumber = /^-?\d{1,40}(\.\d{0,40})?([eE][+-]?\d{1,3})?$|^-?\.\d{1,40}(
 const signed = (number: string): string => (number.startsWith("-") ? `(${number})` : number);
 
 /**
- * Writes expressions anew from the parser's tree. What it does not know cannot be written, so that nothing
+ * Rewrites expressions from the parser's tree. What it does not know cannot be written, so that nothing
  * reaches an engine that was not admitted, and no two parsers may read one text in two ways.
  */
 export class ExpressionWriter {

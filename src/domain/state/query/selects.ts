@@ -4,7 +4,7 @@ import { sqlDepthMax } from "./limits.ts";
 import { isOwnTable, projectionTable } from "./names.ts";
 import { listOf, type NodeFields, NodeReader, nodeOf } from "./nodes.ts";
 
-/** A query that was admitted, written anew. */
+/** A query that was admitted and rewritten. */
 export interface AdmittedQuery {
   text: string;
   isExplain: boolean;
@@ -37,7 +37,7 @@ const joins: Record<string, string> = {
   JOIN_FULL: "FULL JOIN",
 };
 
-/** Writes queries anew from the parser's tree, over tables that are open to everyone of the environment. */
+/** Rewrites queries from the parser's tree, over tables that are open to everyone of the environment. */
 export class SelectWriter {
   readonly #dialect: StoreEngine;
   readonly #reader: NodeReader;

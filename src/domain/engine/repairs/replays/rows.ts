@@ -71,7 +71,7 @@ export interface PastEvent {
 const directSources = ["invoke", "cron"];
 
 /**
- * Events behind `after` that triggers see, in order. `|| ''` keeps the planners from the index over names, by
+ * Events after `after` that triggers see, in order. `|| ''` keeps the planners from the index over names, by
  * which they would read every event of the name for each slice.
  */
 export function eventsBehind(

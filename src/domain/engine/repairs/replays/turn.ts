@@ -58,7 +58,7 @@ interface RunStart extends StartedRun {
 
 /**
  * Starts the next runs. The place in the log moves in the transaction that inserts them, under the fence of
- * the repair: a node that dies has started a run of every event up to there, and of none behind it.
+ * the repair: a node that dies has started a run of every event up to there, and of none after it.
  */
 export async function replaySlice(deps: ReplayTurnDeps, held: HeldReplay): Promise<SliceEnd> {
   const { clock, store } = deps;
@@ -149,7 +149,7 @@ async function settle(deps: ReplayTurnDeps, held: HeldReplay, found: Settling): 
       await commit(deps, held, { ...found, starts: [{ ...first!, error: errorText(error.message) }] });
       return;
     }
-    // The next look begins behind this event.
+    // The next look begins after this event.
     await settle(deps, held, { ...found, starts: [first!], skipped: 0, reached: first!.position });
   }
 }

@@ -4,7 +4,7 @@ import { raiseMark, type Seams, StoreError, type SyncSession } from "../../../..
 import { type AttributeChange, attributesMax, isSet, type NewAttribute } from "../../attributes/rules.ts";
 import type { NewRun } from "../run.ts";
 
-/** Mark raised, with the run's id behind it, when a report would give a run too many attributes. */
+/** Mark raised, followed by the run's id, when a report would give a run too many attributes. */
 export const attributesFull = "attributes:";
 /** The same when the name of an attribute was deleted since this node read it. */
 export const attributeUnnamed = "attribute name:";

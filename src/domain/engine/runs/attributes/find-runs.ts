@@ -66,7 +66,7 @@ export async function candidatesOf(
   const lead =
     few ?? filter.attributes.find(({ name, equals }) => (order ? name === order.name : equals !== undefined));
   return {
-    /** Rows `run_id`, `created_at` and `value` behind a place, in the order of the list. */
+    /** Rows `run_id`, `created_at` and `value` after a place, in the order of the list. */
     candidates: (after: After) =>
       few ? candidatesOfFew(filter, few, order, after) : candidatesInOrder(filter, order, lead, after),
     /** What is left to be looked at in each candidate. */

@@ -117,7 +117,7 @@ export const waitsOfPlace = (
       AND ${open} AND (w.subject, w.run_id, w.step_id) > (${after.subject}, ${after.run_id}, ${after.step_id})
     ORDER BY w.subject, w.run_id, w.step_id LIMIT ${limit}`);
 
-/** Subjects that changed behind `from`, in their order, and up to where that is complete. */
+/** Subjects that changed after `from`, in their order, and up to where that is complete. */
 export async function changedAfter(
   store: Store,
   { environment_id: environmentId, bucket_id: bucketId, end_at }: WaitedPlace,

@@ -103,9 +103,9 @@ export function openStates(deps: StatesDeps) {
       return turn;
     },
     /**
-     * Looks at these environments beside the loop. Answers until when all that changed has been compared with
-     * waits that are not due to be looked at; an environment of which this node does not know it is left out.
-     * A look that takes longer than `catchUpMsMax` goes on in the background.
+     * Looks at these environments beside the loop. Answers until when all changes have been compared with
+     * waits that are not due for a look; an environment of which this node does not know it is left out. A
+     * look that takes longer than `catchUpMsMax` continues in the background.
      */
     async catchUp(environmentIds: Iterable<string>): Promise<ReadonlyMap<string, Instant>> {
       const ids = [...environmentIds];

@@ -253,7 +253,7 @@ export const childEndEnvironments = (store: Store): Promise<WorkScope[]> =>
   store.all(environmentsDue(endedChildren));
 
 /**
- * Moves parents whose child has ended. A parent that waited only for the start goes on by its invocation,
+ * Moves parents whose child has ended. A parent that waited only for the start continues by its invocation,
  * which is still there when the node that started the child crashed before it recorded that. Locks:
  * child_ends (never waited for), then executions sorted by run.
  */

@@ -55,7 +55,7 @@ export interface ResolvedRuns {
 }
 
 /**
- * Fails invoke steps. The handler goes on with an error that is not retryable when its worker understands
+ * Fails invoke steps. The handler continues with an error that is not retryable when its worker understands
  * failed steps. A handler of an older worker would yield the same step for ever, so its run fails. The caller
  * holds the executions' locks.
  */
@@ -146,7 +146,7 @@ interface DueStep {
   isWait: boolean;
 }
 
-/** The handlers of these waits asked to be told when none came in time. */
+/** The handlers of these waits asked for a result when none came in time. */
 async function goOnWithout(
   session: Session,
   list: readonly DueStep[],
@@ -201,9 +201,9 @@ async function dueSteps(
 }
 
 /**
- * Times out waits and invokes. A wait fails its run without a retry, unless its handler asked to be told, and
- * only once all that could have met it before its deadline is compared (`dueWaits`). An invoke fails its
- * step, and the child goes on. Locks: executions (never waited for), then their rows.
+ * Times out waits and invokes. A wait fails its run without a retry, unless its handler asked for a result,
+ * and only once all that could have met it before its deadline is compared (`dueWaits`). An invoke fails its
+ * step, and the child continues. Locks: executions (never waited for), then their rows.
  */
 export async function timeOutPending(
   session: Session,

@@ -144,8 +144,8 @@ const setUndo = sql.raw(`undo_count = COALESCE(v.undo_count, e.undo_count),
 const returned = (isUndone: boolean): Sql => (isUndone ? sql.raw("AND v.ending IS NULL") : sql.empty);
 
 /**
- * The SET list of an execution `e` whose run goes on, from its report `v`. `v.paused_at` is set where a pause
- * was requested and takes effect with this report: the execution is then held, and keeps where to go on from.
+ * The SET list of an execution `e` whose run continues, from its report `v`. `v.paused_at` is set where a
+ * pause was requested and takes effect with this report: the execution is then held, and keeps its place.
  */
 const setStaying = (now: Instant, greatest: "GREATEST" | "MAX", isUndone: boolean): Sql => sql`${
   isUndone ? setUndo : sql.empty

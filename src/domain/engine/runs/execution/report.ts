@@ -31,7 +31,7 @@ export interface RunReport extends Fence {
   takesFailedSteps?: boolean;
   /** From workers that understand compensating jobs. */
   undo?: ReportedUndo;
-  /** The run goes on only when this is stored. */
+  /** The run continues only when this is stored. */
   isAwaited?: boolean;
   /** What the run is found by from here on. */
   attributes?: readonly AttributeChange[];

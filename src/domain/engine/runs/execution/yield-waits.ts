@@ -25,7 +25,7 @@ export type YieldOutcome =
   | { outcome: "stale" | "not_running" | "gone" }
   | {
       outcome: "done";
-      /** When the run goes on at the latest; now, when it has been queued. */
+      /** When the run continues at the latest; now, when it has been queued. */
       wakeAt: Instant;
       isQueued: boolean;
       functionId: string;
@@ -79,8 +79,8 @@ const stateOf = ({ type }: KnownStep): WaitEnd["state"] =>
 
 /**
  * Commits all that a handler waits for: what is new is stored, with the deadline that it had if it was stored
- * before; what the handler waits for no longer is dropped; and the run goes on at once if one of them is met
- * already. It goes to sleep until the earliest deadline otherwise. Locks: the execution, then its rows.
+ * before; what the handler waits for no longer is dropped; and the run continues at once if one of them is
+ * met already. Otherwise it sleeps until the earliest deadline. Locks: the execution, then its rows.
  */
 export async function yieldWaits(
   session: Session,
@@ -259,7 +259,7 @@ async function begin(
   return made.length;
 }
 
-/** What the handler waits for no longer. A child that was started goes on, and its step keeps it. */
+/** What the handler waits for no longer. A child that was started continues, and its step keeps it. */
 async function dropLost(
   session: Session,
   { run_id, environment_id }: HeldExecution,
@@ -281,7 +281,7 @@ async function dropLost(
   );
 }
 
-/** A child may have ended while its parent was held: the end that told of it is gone. */
+/** A child may have ended while its parent was held: its notice of that end is gone. */
 async function tellEnded(session: Session, runId: string, now: Instant): Promise<void> {
   await session.run(sql`INSERT INTO child_ends (child_run_id, environment_id, ended_at)
     SELECT r.id, r.environment_id, ${sql.bigint(now)} FROM steps s JOIN runs r ON r.id = s.child_run_id

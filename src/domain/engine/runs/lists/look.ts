@@ -12,7 +12,7 @@ import type { Run } from "../run.ts";
 /** Candidates looked at first for each run of a page; when they are not enough, all that may be. */
 const looksPerRun = 4;
 
-/** Where a run stands in the order: behind a value where an attribute orders the list. */
+/** Where a run stands in the order: after a value where an attribute orders the list. */
 export type After = (Cursor & { value?: string }) | undefined;
 
 export interface RunCandidate {

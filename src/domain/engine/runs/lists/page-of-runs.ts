@@ -18,8 +18,8 @@ import {
 } from "./look.ts";
 
 /**
- * Where a page begins. A search looks at the newest runs; behind the last one looked at, `edge`, it lists
- * what the index of functions finds, all of it, and then looks at the others.
+ * Where a page begins. A search looks at the newest runs; after the last one looked at, `edge`, it lists what
+ * the index of functions finds, all of it, and then looks at the others.
  */
 type RunsPlace =
   | { part: "all"; after: Cursor | undefined }
@@ -69,7 +69,7 @@ export async function pageOfRuns(store: Store, filter: rows.RunFilter, query: Pa
   const { look, next, counted } = await lookAndCount(store, asked);
   const most = await fittingRuns(store, look.ids);
   if (most < look.ids.length) {
-    // Who goes on by numbers would pass over what a shorter page leaves out.
+    // A caller that pages by numbers would pass over what a shorter page leaves out.
     if (asked.offset > 0)
       throw invalid(
         "limit",

@@ -15,7 +15,7 @@ const target =
   sql.raw(`run_logs (run_id, execution_seq, place, environment_id, attempt, worker_id, at, line_count,
   total, seen, bytes, lines)`);
 const greatest = (one: string, other: string) => `CASE WHEN ${one} > ${other} THEN ${one} ELSE ${other} END`;
-/** A report that was withdrawn after it was stored comes again, with further lines behind the same ones. */
+/** A report that was withdrawn after it was stored comes again, with more lines after the same ones. */
 const longer = (name: string) =>
   `${name} = CASE WHEN excluded.line_count > run_logs.line_count THEN excluded.${name} ELSE run_logs.${name} END`;
 const conflict = sql.raw(`ON CONFLICT (run_id, execution_seq, place) DO UPDATE SET

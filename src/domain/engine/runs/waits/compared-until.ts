@@ -12,7 +12,7 @@ export interface LogHead {
  */
 export class ComparedLog {
   #until: Instant | undefined;
-  /** The head that the passes come to next, while they do not come to the end. */
+  /** The head that the passes have to reach next, until they reach the end. */
   #target: LogHead | undefined;
 
   get until(): Instant | undefined {

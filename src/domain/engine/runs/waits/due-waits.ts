@@ -12,7 +12,7 @@ export interface ComparedWith {
   events: ReadonlyMap<string, Instant>;
   /** Until when all that changed in streams, keys and children has been compared. */
   changes: ReadonlyMap<string, Instant>;
-  /** An instant behind the beginning of the transaction. */
+  /** An instant after the beginning of the transaction. */
   knownAt: Instant;
 }
 

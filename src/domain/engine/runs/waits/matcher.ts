@@ -22,7 +22,7 @@ const racesMax = 5;
 
 /**
  * Expressions of one environment may take minutes. A round waits `patienceMs` for all slow passes together,
- * and at least `patienceMsMin` for each; then a slow pass goes on in the background.
+ * and at least `patienceMsMin` for each; then a slow pass continues in the background.
  */
 const patienceMs = 500;
 const patienceMsMin = 25;
@@ -45,7 +45,7 @@ export function openMatcher(deps: MatcherDeps) {
     /**
      * Reads on in the logs of these environments, beside the loop. Answers until when all that was logged has
      * been compared with waits that are not fresh; an environment of which this node does not know it is left
-     * out. A read that takes longer than `catchUpMsMax` goes on in the background, and the next look knows
+     * out. A read that takes longer than `catchUpMsMax` continues in the background, and the next look knows
      * what it compared. The loop repeats a read that failed.
      */
     catchUp: (environmentIds: Iterable<string>) => rounds.catchUp(environmentIds),

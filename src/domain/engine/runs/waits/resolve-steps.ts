@@ -13,7 +13,7 @@ export interface WaitingRow {
   state: string;
   waiting_step_id: string | null;
   history_count: number;
-  /** Of a run with several waits: what else is met within that time goes on with it. */
+  /** For a run with several waits: others that are met within that time are handed over with it. */
   gather_ms: number | null;
 }
 
@@ -47,7 +47,7 @@ export const isParked = ({
 export const isHeld = (row: Pick<WaitingRow, "state"> | undefined): boolean =>
   row?.state === "held" || row?.state === "resuming";
 
-/** The outcome that a waiting run goes on with. */
+/** The outcome with which a waiting run continues. */
 export interface Resolution {
   row: WaitingRow;
   stepId: string;
@@ -62,7 +62,7 @@ export interface Resolution {
   detail: string;
 }
 
-/** Others may have come since it was asked for: its rank is behind theirs. */
+/** Others may have come since it was asked for: its rank is after theirs. */
 const isOneOfSeveral = ({ row, stepId }: Resolution): boolean =>
   row.gather_ms !== null || row.waiting_step_id !== stepId;
 

@@ -16,15 +16,15 @@ export interface ResumePlan {
   againIds?: readonly string[];
   /** Compensations, and what the failure did, as above. */
   forgottenIds?: readonly string[];
-  /** Steps that stay behind one that runs again. */
+  /** Steps that stay after one that runs again. */
   keptIds?: readonly string[];
   /** The sleep that the resume ends early. */
   sleptStepId: string | null;
   /** The execution waited for a retry: the resume starts that attempt. */
   nextAttempt: boolean;
-  /** The step that ended the run, after its last try: it is tried anew. Absent in plans of older nodes. */
+  /** The step that ended the run, after its last try: it is tried again. Absent in plans of older nodes. */
   exhaustedStepId?: string | null;
-  /** A sleep or a wait that goes on where a person had held the run: with its own deadline. */
+  /** A sleep or a wait that continues where a person had held the run: with its own deadline. */
   goesOn?: { state: "sleeping" | "waiting"; stepId: string; until: Instant } | null;
 }
 
@@ -66,7 +66,7 @@ async function goOn(
 }
 
 /**
- * A step that runs again sends anew: the child, the event and the message that it had sent keep their rows
+ * A step that runs again sends again: the child, the event and the message that it had sent keep their rows
  * and lose its key. What stays is marked, because its place in the order says nothing any more.
  */
 async function forgetSteps(session: Session, row: Resumed, plan: ResumePlan): Promise<void> {
@@ -83,7 +83,7 @@ async function forgetSteps(session: Session, row: Resumed, plan: ResumePlan): Pr
     await session.run(sql`DELETE FROM idempotency_keys
       WHERE environment_id = ${row.environment_id} AND key ${session.seams.among(column.text(keys))}`);
     await session.run(sql`DELETE FROM steps WHERE ${inRun} ${session.seams.among(column.text(gone))}`);
-    // What its handler writes behind them is new, although it comes the same way.
+    // What its handler writes after them is new, although it comes the same way.
     await session.run(sql`UPDATE run_logs SET seen = 0 WHERE run_id = ${row.run_id}`);
   }
   if (keptIds.length > 0)
@@ -129,7 +129,7 @@ export async function finishResumes(
         WHERE run_id = ${row.run_id} AND step_id = ${plan.exhaustedStepId} AND status = 'failed'`);
     noteSteps(session, [{ ...row, step_id: plan?.sleptStepId ?? null }], now);
     await session.run(sql`DELETE FROM waits WHERE run_id = ${row.run_id} AND kind = 'wait'`);
-    // Asleep it missed nothing that it should hear of; at anything else it still is where it was.
+    // While asleep it missed no event; at anything else it still is where it was.
     const seen =
       plan?.sleptStepId == null
         ? sql.raw("seen_position")

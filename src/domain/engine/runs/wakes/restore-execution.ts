@@ -76,7 +76,7 @@ export function restoredStateOf(history: readonly RunHistoryRow[]): RestoredStat
     if (type !== "run.lease_expired") restored.attempt = Math.max(restored.attempt, detail.attempt ?? 1);
     restored.fence = Math.max(restored.fence, detail.execution_seq ?? 0);
     if (type === "run.started") restored.startedAt ??= at;
-    // A failed run that was resumed begins anew.
+    // A failed run that was resumed starts again.
     if (type === "run.resumed" && detail.from === "failed") restored.ending = undefined;
     restored.ending = detail.ending ?? restored.ending;
     if (type === "run.woken")

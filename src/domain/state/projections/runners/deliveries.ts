@@ -35,7 +35,7 @@ export interface Delivered {
   held: HeldProjection;
   generation: GenerationRow;
   events: EventBatch["events"];
-  /** Of the asked partition, as of before these events; for polls of managed projections. */
+  /** Of the asked partition, without these events; for polls of managed projections. */
   current: StateRow | undefined;
   advanced: Advanced | undefined;
 }
@@ -49,10 +49,10 @@ export interface OwnStream {
 export interface Deliveries {
   /** The projection and its generations as they are; throws `not_found`. */
   read(key: ProjectionKey): Promise<HeldProjection>;
-  /** Events behind the cursor for a runner that polls, with the lease. */
+  /** Events after the cursor for a runner that polls, with the lease. */
   poll(ask: RunnerAsk): Promise<Delivered>;
   /**
-   * The next events behind those that were delivered on this stream; undefined once it has lost the lease, or
+   * The next events after those that were delivered on this stream; undefined once it has lost the lease, or
    * the projection is defined otherwise.
    */
   next(ask: Omit<RunnerAsk, "partition">, stream: OwnStream, room: number): Promise<Delivered | undefined>;
@@ -63,7 +63,7 @@ export interface Deliveries {
   passOver(key: ProjectionKey): Promise<boolean>;
 }
 
-/** Looks that found the cursor moved meanwhile, before a runner is told that there is nothing. */
+/** Looks that found the cursor moved meanwhile, before a runner gets an empty answer. */
 const triesMax = 5;
 
 /** What a batch was read by: once that changes, other events or partitions belong to the projection. */

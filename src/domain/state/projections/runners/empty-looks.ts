@@ -41,12 +41,12 @@ const basisText = ({ definition, state }: LookBasis): string => `${placeText(sta
 export class EmptyLooks {
   readonly #kept = sizedCache<EmptyLook>({ entriesMax: looksMax, charsMax: looksCharsMax });
 
-  /** Where to look next instead of behind `after`. */
+  /** Where to look next instead of after `after`. */
   behind(basis: LookBasis, after: number): number {
     return Math.max(after, this.#find(basis, after)?.reached ?? after);
   }
 
-  /** A look that was to begin behind `after` found nothing up to `reached`. */
+  /** A look that was to begin after `after` found nothing up to `reached`. */
   note(basis: LookBasis, { after, reached }: { after: number; reached: number }): void {
     if (reached <= after) return;
     const text = basisText(basis);

@@ -8,7 +8,7 @@ import type { Runner } from "../rules.ts";
 export type Standing = "mine" | "free" | "another";
 
 /**
- * What a runner may do. Runners without a name that come from one address cannot be told apart, so that a
+ * What a runner may do. Runners without a name that come from one address cannot be distinguished, so that a
  * stream keeps even the same caller's polls and other streams away.
  */
 export function standingOf(
@@ -51,7 +51,7 @@ export function endLease(row: ProjectionRow, generation: GenerationRow, now: Ins
     row.refuses_save = row.stale_holder === holder || generation.stream_id !== null ? 1 : row.refuses_save;
     row.stale_holder = holder;
   }
-  // Nobody's, and as of now: a runner that read the states before must not be streamed to for a while.
+  // Without an owner, as of now: a runner that read the states before must not be streamed to for a while.
   generation.holder = "";
   generation.stream_id = null;
   generation.fence++;

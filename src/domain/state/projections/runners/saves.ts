@@ -66,7 +66,7 @@ export interface Saved {
   /** The states as they were stored, without partitions that are at that position already. */
   stored: readonly StateRow[];
   advanced: Advanced;
-  /** A handler failed, which nobody had told of before. */
+  /** A handler failed, which no report had said before. */
   hasFailed: boolean;
 }
 

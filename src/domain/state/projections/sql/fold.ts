@@ -68,11 +68,11 @@ export class SqlFolds {
   constructor(deps: SqlFoldDeps) {
     this.#deps = deps;
     this.#sizes = new FoldSizes(deps.clock);
-    // Alone with its store, a server that was killed goes on where it was.
+    // Alone with its store, a server that was killed continues where it was.
     this.#holder = deps.store.engine === "libsql" ? serverHolder : `${serverHolder}${deps.nodeId}`;
   }
 
-  /** The tick of loop `projections.fold`: a turn for each projection that has events behind its cursor. */
+  /** The tick of loop `projections.fold`: a turn for each projection that has events after its cursor. */
   async foldOnce(): Promise<{ againInMs?: number } | void> {
     const { store, clock, log } = this.#deps;
     const due = await dueFolds(store, { holder: this.#holder, now: clock.now(), limit: foldsMax });
@@ -83,7 +83,7 @@ export class SqlFolds {
           // What is stored of it is unreadable: it stops, with the reason, until it is resumed or deleted.
           if (error instanceof SyntaxError)
             await this.#stop(one, { eventId: "", position: 0, message: error.message }).catch(() => {});
-          // The others go on; this one is tried again with the next tick.
+          // The others continue; this one is tried again with the next tick.
           log.warn("projections.fold_failed", { environmentId: one.environment_id, name: one.name, error });
           return false;
         }),
