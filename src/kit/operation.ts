@@ -234,19 +234,19 @@ interface OperationHead {
 interface Special {
   /** Each call leaves a row in the audit, whatever the settings exclude; that of a change with its input. */
   isAudited?: boolean;
-  /** The action is the platform's: a tenant's credential without it is told so before it is refused as a tenant's. */
+  /** The platform's action: a tenant's credential without it is refused for that, not as a tenant's. */
   rolesFirst?: boolean;
   /** A platform user who impersonates acts in the org of the environment that the input names. */
   crossesOrgs?: boolean;
-  /** Loads what looks at the input, and may refuse to look: awaited before anything else sees the input, as it was sent. */
+  /** Loads what checks the input, and may refuse to: awaited before anything else sees the sent input. */
   loads?: (sent: unknown, call: Pick<Call, "caller">) => Promise<void>;
-  /** Of a public operation with a credential of its own: before the body is read; answers whose memory that takes. */
+  /** For a public operation with its own credential, before the body is read: whose memory the body takes. */
   admits?: (request: Pick<RestRequest, "params" | "query">) => Promise<string>;
-  /** Called when the body of an admitted REST call is too large to be read; `head` waits for its first characters. */
+  /** Called when the body of an admitted REST call is too large; `head` waits for its first characters. */
   onBodyTooLarge?: (sent: UnreadRequest, call: Call, fault: Fault) => Promise<void>;
   /**
-   * Of a stream: a fault before the call is `admitted` is answered by an HTTP status, not at the end of the stream. Existing
-   * clients look at the status alone.
+   * For a stream: a fault before the call is `admitted` is answered by an HTTP status, not at the stream's
+   * end. Existing clients look at the status alone.
    */
   refusesByStatus?: boolean;
 }

@@ -54,7 +54,7 @@ sql.join = (parts: readonly Sql[], separator: string): Sql =>
     ? sql.empty
     : { strings: ["", ...parts.slice(1).map(() => separator), ""], values: [...parts] };
 
-/** Expressions of a `WITH` in their order, by what stands before their parenthesis: `known AS MATERIALIZED`. */
+/** Expressions of a `WITH`, by what stands before each parenthesis: `known AS MATERIALIZED`. */
 export type Ctes = Readonly<Record<string, Sql>>;
 
 /** `a AS (…), b AS (…)`: all of the groups that are there. */

@@ -46,13 +46,13 @@ export interface Seams {
    */
   firstOfEach(of: FirstOfEach): Sql;
   /**
-   * `… ${seams.rowOf("kv_keys", "e", on)}`: to every row before it the one row of the table that `on` names, looked up row by
-   * row, whatever the statistics say. `JOIN LATERAL (… LIMIT 1)` / `JOIN`. `left` keeps rows without one.
+   * `… ${seams.rowOf("kv_keys", "e", on)}`: adds to each row the one row of the table that `on` names, looked
+   * up row by row whatever the statistics say. `JOIN LATERAL (… LIMIT 1)` / `JOIN`. `left` keeps the others.
    */
   rowOf(table: string, alias: string, on: Sql, left?: "left"): Sql;
   /**
-   * `DELETE FROM runs WHERE ${seams.chosen("runs", ["id"], which)}`: by way of the rows that `which` chooses alone, whatever the
-   * statistics say. `ctid = ANY (ARRAY(…))` / `(key) IN (…)`.
+   * `DELETE FROM runs WHERE ${seams.chosen("runs", ["id"], which)}`: reads just the rows that `which` names,
+   * whatever the statistics say. `ctid = ANY (ARRAY(…))` / `(key) IN (…)`.
    */
   chosen(table: string, key: readonly string[], which: Sql): Sql;
   /** `json_object_agg` / `json_group_object`: of names and texts. */

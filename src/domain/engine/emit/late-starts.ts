@@ -17,7 +17,7 @@ const placed = sql.raw(
   `JOIN alive a ON a.id = r.event_id JOIN moved m ON m.environment_id = a.environment_id`,
 );
 
-/** What events start later, as further expressions of their flush: debounce entries, and events of batches. */
+/** What events start later, as expressions of their flush: debounce entries, and events of batches. */
 export function lateStarts(seams: Seams, events: readonly LateStarter[]): Ctes {
   const arms = events.flatMap((e) => e.arms);
   const joins = events.flatMap((e) => e.joins ?? noJoins);

@@ -149,7 +149,7 @@ export function bucketHeads(
   );
 }
 
-/** `FROM` these keys `i`, each with its bucket `b` and the row `e` of its newest value; both are null where there is none. */
+/** `FROM` these keys `i`, each with its bucket `b` and the row `e` of its newest value, or null. */
 export function newestOf(
   { rowOf, rowsFrom }: Seams,
   asked: readonly ValueAsk[],

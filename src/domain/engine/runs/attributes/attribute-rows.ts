@@ -38,7 +38,7 @@ const target = sql.raw("run_attributes (environment_id, run_id, name, value, cre
 const conflict = sql.raw(`ON CONFLICT (run_id, name) DO UPDATE SET value = excluded.value
     WHERE run_attributes.value <> excluded.value`);
 
-/** Sets what the reports `valid` bring, as further expressions of their statement; undefined where they bring nothing. */
+/** Sets what the reports `valid` bring, as expressions of their statement; undefined for nothing. */
 export function attributesSet(
   changes: readonly SetsAttributes[],
   { rowsFrom }: Pick<Seams, "rowsFrom">,

@@ -215,7 +215,7 @@ const runStates = (
     length(r.output) AS output_chars, CASE WHEN length(r.output) <= ${metOutputCharsMax} THEN r.output END AS output
   FROM ${from} JOIN runs r ON r.id = i.subject AND r.environment_id = i.environment_id AND r.parent_run_id = i.run_id`;
 
-/** Key by key, whatever the statistics say; of a bucket without the key, how many deletions it has forgotten. */
+/** Key by key, whatever the statistics say; for a bucket without the key, how many deletions it forgot. */
 function keyStates({ seams: { rowOf } }: Store, from: Sql): Sql {
   const ofBucket = sql.raw(
     "b.environment_id = i.environment_id AND b.name = i.bucket AND b.deleted_at IS NULL",

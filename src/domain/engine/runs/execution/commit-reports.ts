@@ -205,7 +205,7 @@ export const commitReportsFlush: Flush<CommitReportsInput, CommittedReport> = {
     };
     // `id || ''` hides a column from the planner, `= ANY (ARRAY(...))` offers the primary key: with old
     // statistics the planner would scan a whole index instead. Reports are sorted first, so that locks are
-    // taken in the order of run ids. A part that no report needs is left out: it would still join all of them.
+    // taken in the order of run ids. An expression that no report needs is left out: it would join them all.
     const parts = sql.ctes(
       {
         "report AS MATERIALIZED": sql`SELECT * FROM ${seams.rowsFrom("item", reports)} ORDER BY run_id`,

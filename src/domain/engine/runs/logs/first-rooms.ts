@@ -9,8 +9,8 @@ export type WritingReport = RunReport & { logs: LogChunk };
 const runsMax = 4_096;
 
 /**
- * Runs that this node has handed out for the first time. The first report that brings lines of such a run finds all room
- * free, so that the store need not be asked before its flush.
+ * Runs that this node handed out for the first time. The first report that brings lines of such a run finds
+ * all room free, so that the store need not be asked before its flush.
  */
 export class FirstRooms implements Partial<RunObserver> {
   readonly #runs = new Map<string, WritingRun & { environmentId: string }>();

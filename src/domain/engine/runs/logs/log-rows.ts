@@ -35,7 +35,7 @@ const lineColumns = (list: readonly { change: ExecutionChange; report: number }[
 const withLines = <One extends { change: ExecutionChange }>(list: readonly One[]) =>
   list.flatMap((one, at) => (one.change.logs ? { ...one, report: at + 1 } : []));
 
-/** Stores the lines of the reports `valid`, as a further expression of their statement; undefined where they bring none. */
+/** Stores the lines of the reports `valid`, as an expression of their statement; undefined for none. */
 export function linesStored(
   changes: readonly ExecutionChange[],
   now: Instant,
