@@ -9,18 +9,28 @@ import { type After, type Candidates, lookupsOf, withinOf } from "./look.ts";
 export const newestFirst = (alias: string): Sql => sql.raw(`${alias}.created_at DESC, ${alias}.run_id DESC`);
 
 /** Row comparisons are ranges of the index; with the columns before them in the row they would be filters. */
-const isWithin = (alias: string, { since, until }: RunFilter, after: After): Sql[] => {
-  const at = sql.raw(`${alias}.created_at`);
+function isWithin({ since, until }: RunFilter, after: After, runId = "n.run_id"): Sql[] {
+  const at = sql.raw(runId.replace(/\w+$/, "created_at"));
   return [
     ...(since === undefined ? [] : [sql`${at} >= ${since}`]),
     ...(until === undefined ? [] : [sql`${at} <= ${until}`]),
-    ...(after ? [sql`(${at}, ${sql.raw(alias)}.run_id) < (${sql.bigint(after.at)}, ${after.id})`] : []),
+    ...(after ? [sql`(${at}, ${sql.raw(runId)}) < (${sql.bigint(after.at)}, ${after.id})`] : []),
   ];
-};
+}
+
+/** What filters ask of a run, but for texts of errors, which are long. */
+const askedColumns =
+  sql.raw(`r.id, r.environment_id, r.function_id, r.event_id, r.event_name, r.created_at, r.status,
+  r.undo_failed, r.error_group`);
+
+/** Runs by an index as of `indexed`, newest first. */
+const rowsBy = (where: Sql, filter: RunFilter, after: After, most: number): Sql =>
+  sql`SELECT ${askedColumns} FROM runs r ${sql.where([where, ...isWithin(filter, after, "r.id")])}
+    ORDER BY r.created_at DESC, r.id DESC LIMIT ${most}`;
 
 /** Candidates among rows `n` of `run_id` and `created_at`, newest first. */
 function inOrder(rows: Sql, filter: RunFilter, after: After): Sql {
-  const where = isWithin("n", filter, after);
+  const where = isWithin(filter, after);
   return sql`SELECT n.run_id, n.created_at, NULL AS value FROM (${rows}) n
     ${where.length === 0 ? sql.empty : sql.where(where)} ORDER BY ${newestFirst("n")}`;
 }
@@ -101,18 +111,24 @@ export async function leadOf(store: Pick<Store, "one">, filter: RunFilter): Prom
     within: withinOf(filter),
   });
   const own = sql`environment_id = ${environmentId}`;
-  const one = (where: Sql): LeadPart[] => [(after) => indexed(where, filter, after)];
+  const one = (where: Sql, name?: keyof RunFilter): Candidates => ({
+    ...by([(after) => indexed(where, filter, after)], name),
+    ...(filter.errorText === undefined && {
+      rows: (after, most) => rowsBy(where, filter, after, most),
+    }),
+  });
   // `|| ''` hides the environment from the planner, which without statistics would read all its runs.
-  const few = (where: Sql) => one(sql`${where} AND environment_id || '' = ${environmentId}`);
-  if (eventId !== undefined) return by(few(sql`event_id = ${eventId}`), "eventId");
+  const few = (where: Sql, name: keyof RunFilter) =>
+    one(sql`${where} AND environment_id || '' = ${environmentId}`, name);
+  if (eventId !== undefined) return few(sql`event_id = ${eventId}`, "eventId");
   const named = search === undefined ? undefined : namedBy(search);
-  if (named) return by(few(named), "search");
-  if (errorGroup !== undefined) return by(one(sql`${own} AND error_group = ${errorGroup}`), "errorGroup");
-  if (undoFailed) return by(one(sql`${own} AND undo_failed IS NOT NULL`), "undoFailed");
+  if (named) return few(named, "search");
+  if (errorGroup !== undefined) return one(sql`${own} AND error_group = ${errorGroup}`, "errorGroup");
+  if (undoFailed) return one(sql`${own} AND undo_failed IS NOT NULL`, "undoFailed");
   const byStatus = await statusLead(store, filter);
   if (byStatus) return by(byStatus, filter.errorText === undefined ? "statuses" : undefined);
-  if (functionId !== undefined) return by(one(sql`${own} AND function_id = ${functionId}`), "functionId");
-  return by(one(own));
+  if (functionId !== undefined) return one(sql`${own} AND function_id = ${functionId}`, "functionId");
+  return one(own);
 }
 
 /** All runs of these functions that the rest of the filter takes. */

@@ -26,6 +26,8 @@ export interface RunCandidate {
 export interface Candidates {
   /** The first `most` rows of `RunCandidate` after a place, in the list's order, less the first `skip`. */
   upTo(after: After, most: number, skip?: number): Sql;
+  /** The same runs as rows `r` of what `matching` asks, where one index finds them: no look-up for each. */
+  rows?: (after: After, most: number) => Sql;
   /** Of rows `c`. */
   order: Sql;
   /** What run `r` of a candidate must meet; none where all candidates are in the list. */
@@ -130,10 +132,17 @@ export async function countThrough(
   list: Candidates,
   { known, after }: { known: number; after: After } = { known: 0, after: undefined },
 ): Promise<RunsCount> {
-  const matches = list.matching.length === 0 ? sql.raw("*") : lookup(list.matching);
   const most = Math.min(countCap + 1 - known, list.within(countCap + 1));
-  const row = await store.one<{ count: number; looked: number }>(sql`SELECT count(${matches}) AS count,
-    count(*) AS looked FROM (${list.upTo(after, most)}) c`);
+  const isRow = sql`CASE WHEN ${sql.join(list.matching, " AND ")} THEN 1 END`;
+  const [matches, from] =
+    list.matching.length === 0
+      ? [sql.raw("*"), sql`(${list.upTo(after, most)}) c`]
+      : list.rows
+        ? [isRow, sql`(${list.rows(after, most)}) r`]
+        : [lookup(list.matching), sql`(${list.upTo(after, most)}) c`];
+  const row = await store.one<{ count: number; looked: number }>(
+    sql`SELECT count(${matches}) AS count, count(*) AS looked FROM ${from}`,
+  );
   return {
     totalCount: Math.min(countCap, known + Number(row?.count ?? 0)),
     isTotalCut: Number(row?.looked ?? 0) >= most,
