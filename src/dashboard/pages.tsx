@@ -59,8 +59,8 @@ export interface PageEntry {
   key: string;
   /** The action without which it is not offered; empty for everyone. */
   needs: string;
-  /** The part of the navigation that it stands in: the first when left out. */
-  group?: PageGroup;
+  /** The part of the navigation that it stands in. */
+  group: PageGroup;
   /** Whom it is for: those who look at an org's environment when left out. */
   area?: "platform";
   shows: ComponentType;
@@ -88,8 +88,7 @@ const platformPages = [
   },
   {
     ...{ path: "policies", name: "Policies", icon: "filter", key: "y", needs: "platform:policies:read" },
-    shows: PoliciesPage,
-    one: { shows: PolicyPage, prefix: "pol_" },
+    ...{ shows: PoliciesPage, one: { shows: PolicyPage, prefix: "pol_" } },
   },
   {
     ...{ path: "audit", name: "Audit", icon: "audit", key: "l", needs: "platform:audit:read" },
@@ -97,148 +96,129 @@ const platformPages = [
   },
 ] satisfies Omit<PageEntry, "group" | "area">[];
 
+const inGroup = (group: PageGroup, of: readonly Omit<PageEntry, "group">[]): PageEntry[] =>
+  of.map((page) => ({ ...page, group }));
+
 /** Every page. A page joins the navigation, the palette, the keys and the search by a row here. */
 export const pages: readonly PageEntry[] = [
-  {
-    ...{ path: "overview", name: "Overview", icon: "overview", key: "o", needs: "runs:read" },
-    shows: OverviewPage,
-  },
-  {
-    ...{ path: "runs", name: "Runs", icon: "runs", key: "r", needs: "runs:read" },
-    shows: RunsPage,
-    one: { shows: RunPage, prefix: "run_" },
-  },
-  {
-    ...{ path: "functions", name: "Functions", icon: "functions", key: "f", needs: "functions:list" },
-    shows: FunctionsPage,
-    one: { shows: FunctionPage },
-  },
-  {
-    ...{ path: "events", name: "Events", icon: "events", key: "e", needs: "events:subscribe" },
-    shows: EventsPage,
-    one: { shows: EventPage, prefix: "evt_" },
-  },
-  {
-    ...{ path: "streams", name: "Streams", icon: "streams", key: "m", needs: "entities:read" },
-    group: "Data",
-    shows: StreamsPage,
-    one: { shows: StreamPage },
-  },
-  {
-    ...{ path: "projections", name: "Projections", icon: "projections", key: "j", needs: "projections:read" },
-    group: "Data",
-    shows: ProjectionsPage,
-    one: { shows: ProjectionPage },
-  },
-  {
-    ...{ path: "map", name: "Flow map", icon: "map", key: "z", needs: "functions:read" },
-    shows: MapPage,
-  },
-  {
-    ...{ path: "repairs", name: "Repairs", icon: "repairs", key: "p", needs: "runs:read" },
-    shows: RepairsPage,
-    one: { shows: RepairPage, prefix: "rep_" },
-  },
-  {
-    ...{ path: "schemas", name: "Schemas", icon: "schemas", key: "h", needs: "schemas:read" },
-    group: "Data",
-    shows: SchemasPage,
-    one: { shows: SchemaPage },
-  },
-  {
-    ...{ path: "sql", name: "SQL", icon: "sql", key: "v", needs: "projections:read" },
-    group: "Data",
-    shows: SqlPage,
-  },
-  {
-    ...{ path: "kv", name: "Key-value", icon: "kv", key: "k", needs: "secrets:read" },
-    group: "Data",
-    shows: BucketsPage,
-    one: { shows: BucketPage },
-  },
-  {
-    ...{ path: "config", name: "Config", icon: "config", key: "c", needs: "secrets:read" },
-    group: "Data",
-    shows: ConfigsPage,
-    one: { shows: ConfigPage },
-  },
-  {
-    ...{ path: "secrets", name: "Secrets", icon: "secrets", key: "s", needs: "secrets:read" },
-    group: "Data",
-    shows: SecretsPage,
-    one: { shows: SecretPage },
-  },
-  {
-    ...{ path: "topics", name: "Topics", icon: "topics", key: "t", needs: "events:subscribe" },
-    group: "Connections",
-    shows: TopicsPage,
-    one: { shows: TopicPage },
-  },
-  {
-    ...{ path: "groups", name: "Groups", icon: "groups", key: "g", needs: "events:subscribe" },
-    group: "Connections",
-    shows: GroupsPage,
-    one: { shows: GroupPage },
-  },
-  {
-    ...{ path: "webhooks-in", name: "Webhooks in", icon: "incoming", key: "b", needs: "webhooks:read" },
-    group: "Connections",
-    shows: SourcesPage,
-    one: { shows: SourcePage, prefix: "whs_" },
-  },
-  {
-    ...{ path: "webhooks-out", name: "Webhooks out", icon: "outgoing", key: "x", needs: "webhooks:read" },
-    group: "Connections",
-    shows: EndpointsPage,
-    one: { shows: EndpointPage, prefix: "whe_" },
-  },
-  {
-    ...{ path: "tools", name: "Agent tools", icon: "tools", key: "a", needs: "agent:tools:read" },
-    group: "Connections",
-    shows: ToolsPage,
-    one: { shows: ToolPage },
-  },
-  {
-    ...{ path: "dead-letters", name: "Dead letters", icon: "dead", key: "d", needs: "events:subscribe" },
-    group: "Operation",
-    shows: DeadLettersPage,
-  },
-  {
-    ...{ path: "quotas", name: "Quotas", icon: "quotas", key: "q", needs: "functions:list" },
-    group: "Operation",
-    shows: QuotasPage,
-  },
-  {
-    ...{ path: "workers", name: "Workers", icon: "workers", key: "w", needs: "functions:read" },
-    group: "Operation",
-    shows: WorkersPage,
-  },
-  {
-    ...{ path: "cluster", name: "Cluster", icon: "cluster", key: "n", needs: "runs:read" },
-    group: "Operation",
-    shows: ClusterPage,
-  },
-  {
-    ...{ path: "integrity", name: "Integrity", icon: "integrity", key: "i", needs: "runs:read" },
-    group: "Operation",
-    shows: IntegrityPage,
-  },
-  {
-    ...{ path: "access", name: "Access", icon: "access", key: "u", needs: "" },
-    group: "Operation",
-    shows: AccessPage,
-  },
-  {
-    ...{ path: "policies", name: "Policies", icon: "filter", key: "y", needs: "orgs:read" },
-    group: "Operation",
-    shows: PoliciesPage,
-    one: { shows: PolicyPage, prefix: "pol_" },
-  },
-  {
-    ...{ path: "audit", name: "Audit", icon: "audit", key: "l", needs: "orgs:read" },
-    group: "Operation",
-    shows: AuditPage,
-  },
+  ...inGroup("Work", [
+    {
+      ...{ path: "overview", name: "Overview", icon: "overview", key: "o", needs: "runs:read" },
+      shows: OverviewPage,
+    },
+    {
+      ...{ path: "runs", name: "Runs", icon: "runs", key: "r", needs: "runs:read" },
+      ...{ shows: RunsPage, one: { shows: RunPage, prefix: "run_" } },
+    },
+    {
+      ...{ path: "functions", name: "Functions", icon: "functions", key: "f", needs: "functions:list" },
+      ...{ shows: FunctionsPage, one: { shows: FunctionPage } },
+    },
+    {
+      ...{ path: "events", name: "Events", icon: "events", key: "e", needs: "events:subscribe" },
+      ...{ shows: EventsPage, one: { shows: EventPage, prefix: "evt_" } },
+    },
+    {
+      ...{ path: "map", name: "Flow map", icon: "map", key: "z", needs: "functions:read" },
+      shows: MapPage,
+    },
+    {
+      ...{ path: "repairs", name: "Repairs", icon: "repairs", key: "p", needs: "runs:read" },
+      ...{ shows: RepairsPage, one: { shows: RepairPage, prefix: "rep_" } },
+    },
+  ]),
+  ...inGroup("Data", [
+    {
+      ...{ path: "streams", name: "Streams", icon: "streams", key: "m", needs: "entities:read" },
+      ...{ shows: StreamsPage, one: { shows: StreamPage } },
+    },
+    {
+      ...{
+        path: "projections",
+        name: "Projections",
+        icon: "projections",
+        key: "j",
+        needs: "projections:read",
+      },
+      ...{ shows: ProjectionsPage, one: { shows: ProjectionPage } },
+    },
+    {
+      ...{ path: "schemas", name: "Schemas", icon: "schemas", key: "h", needs: "schemas:read" },
+      ...{ shows: SchemasPage, one: { shows: SchemaPage } },
+    },
+    {
+      ...{ path: "sql", name: "SQL", icon: "sql", key: "v", needs: "projections:read" },
+      shows: SqlPage,
+    },
+    {
+      ...{ path: "kv", name: "Key-value", icon: "kv", key: "k", needs: "secrets:read" },
+      ...{ shows: BucketsPage, one: { shows: BucketPage } },
+    },
+    {
+      ...{ path: "config", name: "Config", icon: "config", key: "c", needs: "secrets:read" },
+      ...{ shows: ConfigsPage, one: { shows: ConfigPage } },
+    },
+    {
+      ...{ path: "secrets", name: "Secrets", icon: "secrets", key: "s", needs: "secrets:read" },
+      ...{ shows: SecretsPage, one: { shows: SecretPage } },
+    },
+  ]),
+  ...inGroup("Connections", [
+    {
+      ...{ path: "topics", name: "Topics", icon: "topics", key: "t", needs: "events:subscribe" },
+      ...{ shows: TopicsPage, one: { shows: TopicPage } },
+    },
+    {
+      ...{ path: "groups", name: "Groups", icon: "groups", key: "g", needs: "events:subscribe" },
+      ...{ shows: GroupsPage, one: { shows: GroupPage } },
+    },
+    {
+      ...{ path: "webhooks-in", name: "Webhooks in", icon: "incoming", key: "b", needs: "webhooks:read" },
+      ...{ shows: SourcesPage, one: { shows: SourcePage, prefix: "whs_" } },
+    },
+    {
+      ...{ path: "webhooks-out", name: "Webhooks out", icon: "outgoing", key: "x", needs: "webhooks:read" },
+      ...{ shows: EndpointsPage, one: { shows: EndpointPage, prefix: "whe_" } },
+    },
+    {
+      ...{ path: "tools", name: "Agent tools", icon: "tools", key: "a", needs: "agent:tools:read" },
+      ...{ shows: ToolsPage, one: { shows: ToolPage } },
+    },
+  ]),
+  ...inGroup("Operation", [
+    {
+      ...{ path: "dead-letters", name: "Dead letters", icon: "dead", key: "d", needs: "events:subscribe" },
+      shows: DeadLettersPage,
+    },
+    {
+      ...{ path: "quotas", name: "Quotas", icon: "quotas", key: "q", needs: "functions:list" },
+      shows: QuotasPage,
+    },
+    {
+      ...{ path: "workers", name: "Workers", icon: "workers", key: "w", needs: "functions:read" },
+      shows: WorkersPage,
+    },
+    {
+      ...{ path: "cluster", name: "Cluster", icon: "cluster", key: "n", needs: "runs:read" },
+      shows: ClusterPage,
+    },
+    {
+      ...{ path: "integrity", name: "Integrity", icon: "integrity", key: "i", needs: "runs:read" },
+      shows: IntegrityPage,
+    },
+    {
+      ...{ path: "access", name: "Access", icon: "access", key: "u", needs: "" },
+      shows: AccessPage,
+    },
+    {
+      ...{ path: "policies", name: "Policies", icon: "filter", key: "y", needs: "orgs:read" },
+      ...{ shows: PoliciesPage, one: { shows: PolicyPage, prefix: "pol_" } },
+    },
+    {
+      ...{ path: "audit", name: "Audit", icon: "audit", key: "l", needs: "orgs:read" },
+      shows: AuditPage,
+    },
+  ]),
   ...platformPages.map((page): PageEntry => ({ ...page, group: "Platform", area: "platform" })),
 ];
 
@@ -252,5 +232,4 @@ export const pageAt = (path: string): PageEntry | undefined =>
   pages.find((page) => page.path === path && isOffered(page)) ?? pages.find((page) => page.path === path);
 
 /** The pages that are offered, by the parts of the navigation. */
-export const offeredPages = (): PageEntry[] =>
-  pageGroups.flatMap((group) => pages.filter((page) => (page.group ?? "Work") === group && isOffered(page)));
+export const offeredPages = (): PageEntry[] => pages.filter(isOffered);

@@ -42,7 +42,7 @@ export function Sidebar({ onClose }: { onClose: () => void }) {
 
 function PageGroupList({ of }: { of: PageGroup }) {
   const { page } = address.value;
-  const own = offeredPages().filter(({ group = "Work" }) => group === of);
+  const own = offeredPages().filter(({ group }) => group === of);
   if (own.length === 0) return null;
   return (
     <>
