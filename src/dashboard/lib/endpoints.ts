@@ -8,13 +8,8 @@ import { offsetPage, type RowsPage } from "./pages.ts";
 export type EndpointView = ReturnType<typeof endpointOf>;
 
 const endpointOf = (m: InJson<WebhookEndpoint>) => ({
-  ...{
-    id: m.id ?? "",
-    name: m.name ?? "",
-    url: m.url ?? "",
-    pattern: m.pattern ?? "",
-    filter: m.filter ?? "",
-  },
+  ...{ id: m.id ?? "", name: m.name ?? "", url: m.url ?? "" },
+  ...{ pattern: m.pattern ?? "", filter: m.filter ?? "" },
   ...{ status: m.status ?? "", disabledReason: m.disabledReason ?? "" },
   previousUntil: instantOf(m.previousSecretExpiresAt),
   ...{ position: Number(m.position ?? 0), behind: Number(m.behind ?? 0), attempts: m.attempts ?? 0 },
@@ -27,12 +22,8 @@ const endpointOf = (m: InJson<WebhookEndpoint>) => ({
 const service = "WebhookEndpointService";
 
 export async function listEndpoints(cursor: string, signal: AbortSignal): Promise<RowsPage<EndpointView>> {
-  const { endpoints = [], totalCount = 0 } = await rpc(
-    service,
-    "ListWebhookEndpoints",
-    { limit: 100, offset: Number(cursor || 0) },
-    signal,
-  );
+  const asked = { limit: 100, offset: Number(cursor || 0) };
+  const { endpoints = [], totalCount = 0 } = await rpc(service, "ListWebhookEndpoints", asked, signal);
   return offsetPage(cursor, endpoints.map(endpointOf), totalCount);
 }
 

@@ -39,26 +39,23 @@ interface CountedFlow {
 const counted: readonly CountedFlow[] = [
   {
     ...{ path: "emit-edges", verb: "emits", needs: ["functions:read", "events:subscribe"] },
-    ends: (edge: EdgeData) => [end("function", edge.function_id), end("event", edge.event)],
+    ends: (edge) => [end("function", edge.function_id), end("event", edge.event)],
   },
   {
     ...{ path: "invoke-edges", verb: "invokes", needs: ["functions:read"] },
-    ends: (edge: EdgeData) => [
-      end("function", edge.parent_function_id),
-      end("function", edge.child_function_id),
-    ],
+    ends: (edge) => [end("function", edge.parent_function_id), end("function", edge.child_function_id)],
   },
   {
     ...{ path: "stream-edges", verb: "appends", needs: ["entities:read", "events:subscribe"] },
-    ends: (edge: EdgeData) => [end("stream", edge.entity_type), end("event", edge.event)],
+    ends: (edge) => [end("stream", edge.entity_type), end("event", edge.event)],
   },
   {
     ...{ path: "topic-edges", verb: "publishes on", needs: ["functions:read", "events:subscribe"] },
-    ends: (edge: EdgeData) => [end("function", edge.function_id), end("topic", edge.topic)],
+    ends: (edge) => [end("function", edge.function_id), end("topic", edge.topic)],
   },
   {
     ...{ path: "wait-edges", verb: "wakes", needs: ["functions:read", "events:subscribe"] },
-    ends: (edge: EdgeData) => [end("event", edge.event_name), end("function", edge.function_id)],
+    ends: (edge) => [end("event", edge.event_name), end("function", edge.function_id)],
   },
 ];
 
@@ -85,12 +82,8 @@ async function webhooks(signal: AbortSignal): Promise<FlowEdge[]> {
   }>("/api/v1/flow/webhooks", { signal });
   const names = new Map(sources.map(({ id, name }) => [id, name || id]));
   return edges.map(({ event, source_id }) => ({
-    ...{
-      from: end("webhook", names.get(source_id)),
-      to: end("event", event),
-      verb: "sends",
-      count: undefined,
-    },
+    ...{ from: end("webhook", names.get(source_id)), to: end("event", event) },
+    ...{ verb: "sends", count: undefined },
   }));
 }
 

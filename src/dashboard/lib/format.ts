@@ -44,6 +44,9 @@ export function dateTime(at: number): string {
   return `${day} ${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
 }
 
+/** A text of an answer; empty for what is none. */
+export const textOf = (value: unknown): string => (typeof value === "string" ? value : "");
+
 export const instantOf = (text: string | undefined): number | undefined => {
   if (!text) return undefined;
   const at = Date.parse(text);

@@ -11,12 +11,8 @@ export type GroupView = ReturnType<typeof groupOf>;
 const wordOf = (text: string | undefined): string => (text ?? "").replace(/^.*_/, "").toLowerCase();
 
 const groupOf = (m: InJson<ConsumerGroup>) => ({
-  ...{
-    namespace: m.namespace ?? "",
-    name: m.name ?? "",
-    pattern: m.pattern ?? "",
-    filter: m.filterExpr ?? "",
-  },
+  ...{ namespace: m.namespace ?? "", name: m.name ?? "" },
+  ...{ pattern: m.pattern ?? "", filter: m.filterExpr ?? "" },
   ...{ status: wordOf(m.status), ackMode: wordOf(m.ackMode), backpressure: wordOf(m.backpressure) },
   ...{ maxInflight: m.maxInflight ?? 0, maxRedeliveries: m.maxRedeliveries ?? 0 },
   ...{ redeliverDelayMs: m.redeliverDelayMs ?? 0, position: m.position ?? "0" },
@@ -26,12 +22,8 @@ const groupOf = (m: InJson<ConsumerGroup>) => ({
 });
 
 export async function listGroups(cursor: string, signal: AbortSignal): Promise<RowsPage<GroupView>> {
-  const { groups = [], nextCursor } = await rpc(
-    "PubSubService",
-    "ListConsumerGroups",
-    { limit: 100, cursor },
-    signal,
-  );
+  const asked = { limit: 100, cursor };
+  const { groups = [], nextCursor } = await rpc("PubSubService", "ListConsumerGroups", asked, signal);
   return { rows: groups.map(groupOf), next: nextCursor || undefined };
 }
 

@@ -30,10 +30,8 @@ export async function listKeys(
   asked: { prefix: string; cursor: string; limit: string },
   signal?: AbortSignal,
 ): Promise<{ rows: string[]; next: string | undefined }> {
-  const page = await rest<{ keys: string[]; next_cursor?: string }>(
-    `${pathOf(bucket)}/keys${queryOf(asked)}`,
-    { signal },
-  );
+  const path = `${pathOf(bucket)}/keys${queryOf(asked)}`;
+  const page = await rest<{ keys: string[]; next_cursor?: string }>(path, { signal });
   return { rows: page.keys, next: page.next_cursor };
 }
 

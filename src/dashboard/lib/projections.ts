@@ -1,11 +1,11 @@
 import { rest, rpc } from "./api.ts";
-import { instantOf } from "./format.ts";
+import { instantOf, textOf } from "./format.ts";
+import { queryOf } from "./router.ts";
 
 /** A projection as the list shows it. */
 export type ProjectionView = ReturnType<typeof projectionOf>;
 
 type ProjectionMessage = Record<string, unknown>;
-const text = (value: unknown): string => (typeof value === "string" ? value : "");
 
 export async function listProjections(signal?: AbortSignal): Promise<ProjectionView[]> {
   const { projections = [] } = await rpc("ProjectionService", "ListProjections", { limit: 200 }, signal);
@@ -13,17 +13,17 @@ export async function listProjections(signal?: AbortSignal): Promise<ProjectionV
 }
 
 const projectionOf = (m: ProjectionMessage) => ({
-  name: text(m.name),
-  mode: text(m.mode),
-  status: text(m.status),
+  name: textOf(m.name),
+  mode: textOf(m.mode),
+  status: textOf(m.status),
   events: (m.events ?? []) as string[],
-  partitionKey: text(m.partitionKey),
+  partitionKey: textOf(m.partitionKey),
   version: Number(m.version ?? 0),
   lastSequence: Number(m.lastEventSeq ?? 0),
-  updatedAt: instantOf(text(m.updatedAt)),
-  error: text(m.errorMessage),
-  description: text(m.description),
-  sql: text(m.sqlDefinition),
+  updatedAt: instantOf(textOf(m.updatedAt)),
+  error: textOf(m.errorMessage),
+  description: textOf(m.description),
+  sql: textOf(m.sqlDefinition),
 });
 
 /** How far a projection is, as `GetProjectionStatus` says. */
@@ -32,43 +32,35 @@ export type FoldView = Awaited<ReturnType<typeof getFold>>;
 export async function getFold(name: string, signal?: AbortSignal) {
   const m = await rpc("ProjectionService", "GetProjectionStatus", { name }, signal);
   return {
-    ...{ status: text(m.status), mode: text(m.mode), error: text(m.errorMessage) },
-    ...{ errorEventId: text(m.errorEventId), errorPartition: text(m.errorPartition) },
+    ...{ status: textOf(m.status), mode: textOf(m.mode), error: textOf(m.errorMessage) },
+    ...{ errorEventId: textOf(m.errorEventId), errorPartition: textOf(m.errorPartition) },
     lastSequence: Number(m.lastEventSeq ?? 0),
     lag: Number(m.lag ?? 0),
     generation: Number(m.generation ?? 0),
     buildingGeneration: Number(m.buildingGeneration ?? 0),
     version: Number(m.version ?? 0),
-    updatedAt: instantOf(text(m.updatedAt)),
+    updatedAt: instantOf(textOf(m.updatedAt)),
   };
 }
 
-export interface JobView {
-  status: string;
-  processed: number;
-  total: number;
-  progress: number;
-  strategy: string;
-  startedAt: number | undefined;
-  error: string;
-}
+export type JobView = NonNullable<Awaited<ReturnType<typeof getJob>>>;
 
 /** The last rebuild; undefined where there was none. */
-export async function getJob(name: string, signal?: AbortSignal): Promise<JobView | undefined> {
+export async function getJob(name: string, signal?: AbortSignal) {
   const { job } = await rpc("ProjectionService", "GetRebuildJob", { name }, signal);
-  if (!job || text(job.jobId) === "") return undefined;
+  if (!job || textOf(job.jobId) === "") return undefined;
   return {
-    ...{ status: text(job.status), strategy: text(job.strategy) || "in_place", error: text(job.error) },
+    ...{ status: textOf(job.status), strategy: textOf(job.strategy) || "in_place", error: textOf(job.error) },
     processed: Number(job.eventsProcessed ?? 0),
     total: Number(job.totalEvents ?? 0),
     progress: Number(job.progress ?? 0),
-    startedAt: instantOf(text(job.startedAt)),
+    startedAt: instantOf(textOf(job.startedAt)),
   };
 }
 
 export const listPartitions = (name: string, begins: string, signal?: AbortSignal) =>
   rest<{ partitions: string[] }>(
-    `/api/v1/projections/${encodeURIComponent(name)}/partitions?${new URLSearchParams({ limit: "100", ...(begins && { q: begins }) })}`,
+    `/api/v1/projections/${encodeURIComponent(name)}/partitions${queryOf({ limit: "100", q: begins })}`,
     { signal },
   );
 

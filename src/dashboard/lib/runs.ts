@@ -1,22 +1,16 @@
 import { rpc } from "./api.ts";
 import { type Cuts, cutsOf, shownBytesMax } from "./cuts.ts";
-import { instantOf } from "./format.ts";
+import { instantOf, textOf as text } from "./format.ts";
 
 /** A run as the pages show it, from the answers of `GetRun` and `ListRuns`. */
 export type RunView = ReturnType<typeof runOf>;
 
-export interface ErrorView {
-  message: string;
-  code: string;
-  stack: string;
-  retryable: boolean;
-}
+export type ErrorView = NonNullable<ReturnType<typeof errorOf>>;
 
 export type StepView = ReturnType<typeof stepOf>;
 
 type WireMessage = Record<string, unknown>;
 
-const text = (value: unknown): string => (typeof value === "string" ? value : "");
 const whole = (value: unknown): number => Number(value ?? 0);
 const instant = (value: unknown): number | undefined => instantOf(text(value));
 /** `RUN_STATUS_RUNNING` and `running` are both `running`. */
@@ -27,7 +21,7 @@ const word = (value: unknown, prefix: string): string =>
 const cutsIn = (message: WireMessage): Cuts => cutsOf(message.cutValues as Parameters<typeof cutsOf>[0]);
 const either = (message: WireMessage, field: string): unknown => message[`${field}Value`] ?? message[field];
 
-function errorOf(value: unknown): ErrorView | undefined {
+function errorOf(value: unknown) {
   if (typeof value !== "object" || value === null) return undefined;
   const { message, code, stack, retryable } = value as WireMessage;
   return { message: text(message), code: text(code), stack: text(stack), retryable: retryable === true };
@@ -150,17 +144,9 @@ export async function getSteps(
   return steps.map(stepOf);
 }
 
-export interface Moment {
-  id: string;
-  type: string;
-  stepId: string;
-  stepName: string;
-  summary: string;
-  significant: boolean;
-  at: number;
-}
+export type Moment = Awaited<ReturnType<typeof getTimeline>>[number];
 
-export async function getTimeline(runId: string, signal?: AbortSignal): Promise<Moment[]> {
+export async function getTimeline(runId: string, signal?: AbortSignal) {
   const { events = [] } = await rpc("TimeTravelService", "GetRunTimeline", { runId }, signal);
   return events.map((m) => ({
     id: text(m.id),
@@ -206,18 +192,10 @@ export async function getOutputsAt(
 }
 
 /** The run and its steps as they were then. */
-export async function getStateAt(
-  runId: string,
-  at: number,
-  signal?: AbortSignal,
-): Promise<{ status: string; steps: StepView[] }> {
+export async function getStateAt(runId: string, at: number, signal?: AbortSignal) {
   const timestamp = new Date(at).toISOString();
-  const { snapshot = {} } = await rpc(
-    "TimeTravelService",
-    "GetRunStateAt",
-    { runId, timestamp, maxValueBytes: shownBytesMax },
-    signal,
-  );
+  const asked = { runId, timestamp, maxValueBytes: shownBytesMax };
+  const { snapshot = {} } = await rpc("TimeTravelService", "GetRunStateAt", asked, signal);
   const steps = (snapshot.steps ?? []).map((m): StepView => {
     const isChanged = m.patched === true || m.injected === true;
     return {
@@ -252,12 +230,9 @@ export async function listRuns(
   page: { limit: number; cursor?: string },
   signal?: AbortSignal,
 ) {
-  const {
-    runs = [],
-    nextCursor = "",
-    totalCount = 0,
-    totalCountCapped = false,
-  } = await rpc("SvcService", "ListRuns", { ...filters, ...page, maxValueBytes: 1 }, signal);
+  const asked = { ...filters, ...page, maxValueBytes: 1 };
+  const found = await rpc("SvcService", "ListRuns", asked, signal);
+  const { runs = [], nextCursor = "", totalCount = 0, totalCountCapped = false } = found;
   return { runs: runs.map(runOf), nextCursor, totalCount, totalCountCapped };
 }
 

@@ -3,6 +3,7 @@ import type { CheckShape, SchemaShape, UpcastShape } from "../../domain/log/sche
 import { rest } from "./api.ts";
 import { instantOf } from "./format.ts";
 import { offsetPage, type RowsPage } from "./pages.ts";
+import { queryOf } from "./router.ts";
 
 /** One version of an event's schema, without its text. */
 export type SchemaHeadView = ReturnType<typeof headOf>;
@@ -23,11 +24,9 @@ export async function listSchemas(
   signal: AbortSignal,
   event?: string,
 ): Promise<RowsPage<SchemaHeadView>> {
-  const asked = { limit: "200", offset: cursor || "0", ...(event && { event_name: event }) };
-  const page = await rest<{ schemas: SchemaData[]; total_count: number }>(
-    `/api/v1/events/schemas?${new URLSearchParams(asked)}`,
-    { signal },
-  );
+  const asked = queryOf({ limit: "200", offset: cursor || "0", event_name: event });
+  const path = `/api/v1/events/schemas${asked}`;
+  const page = await rest<{ schemas: SchemaData[]; total_count: number }>(path, { signal });
   return offsetPage(cursor, page.schemas.map(headOf), page.total_count);
 }
 

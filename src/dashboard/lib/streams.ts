@@ -12,22 +12,20 @@ const streamOf = (m: InJson<GetStreamInfoResponse>) => ({
   ...{ createdAt: instantOf(m.createdAt), updatedAt: instantOf(m.updatedAt), isDeleted: m.deleted ?? false },
 });
 
+const service = "EntityStreamService";
+
 export async function listStreams(
-  asked: { search: string; entityType: string; includeDeleted: boolean },
+  filters: { search: string; entityType: string; includeDeleted: boolean },
   cursor: string,
   signal: AbortSignal,
 ): Promise<RowsPage<StreamView>> {
-  const { streams = [], nextCursor } = await rpc(
-    "EntityStreamService",
-    "ListStreams",
-    { ...asked, limit: 100, cursor },
-    signal,
-  );
+  const asked = { ...filters, limit: 100, cursor };
+  const { streams = [], nextCursor } = await rpc(service, "ListStreams", asked, signal);
   return { rows: streams.map(streamOf), next: nextCursor || undefined };
 }
 
 export const getStream = async (entityId: string, signal: AbortSignal): Promise<StreamView> =>
-  streamOf(await rpc("EntityStreamService", "GetStreamInfo", { entityId }, signal));
+  streamOf(await rpc(service, "GetStreamInfo", { entityId }, signal));
 
 /** An event of a stream. */
 export type StreamEventView = ReturnType<typeof eventOf>;
@@ -40,28 +38,16 @@ const eventOf = (m: InJson<StreamEvent>) => ({
 });
 
 /** The newest events, newest first. */
-export async function readNewest(
-  entityId: string,
-  limit: number,
-  signal: AbortSignal,
-): Promise<StreamEventView[]> {
-  const { events = [] } = await rpc(
-    "EntityStreamService",
-    "ReadStream",
-    { entityId, limit, direction: "backward" },
-    signal,
-  );
+export async function readNewest(entityId: string, limit: number, signal: AbortSignal) {
+  const asked = { entityId, limit, direction: "backward" };
+  const { events = [] } = await rpc(service, "ReadStream", asked, signal);
   return events.map(eventOf);
 }
 
 /** The latest snapshot at or before a version. */
 export async function getSnapshot(entityId: string, beforeVersion: number, signal: AbortSignal) {
-  const m = await rpc(
-    "EntityStreamService",
-    "GetSnapshot",
-    { entityId, beforeVersion: `${beforeVersion}` },
-    signal,
-  );
+  const asked = { entityId, beforeVersion: `${beforeVersion}` };
+  const m = await rpc(service, "GetSnapshot", asked, signal);
   return {
     at: Number(m.entityVersion ?? 0),
     state: m.state ?? m.stateValue ?? null,

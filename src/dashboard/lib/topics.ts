@@ -1,23 +1,9 @@
 import { rpc } from "./api.ts";
 import { instantOf } from "./format.ts";
-import type { RowsPage } from "./pages.ts";
 
-/** A topic as the list shows it. */
-export interface TopicView {
-  name: string;
-  messages: number;
-  consumers: number;
-  firstAt: number | undefined;
-  lastAt: number | undefined;
-}
-
-export async function listTopics(cursor: string, signal: AbortSignal): Promise<RowsPage<TopicView>> {
-  const { topics = [], nextCursor = "" } = await rpc(
-    "PubSubService",
-    "ListTopics",
-    { limit: 200, cursor },
-    signal,
-  );
+export async function listTopics(cursor: string, signal: AbortSignal) {
+  const asked = { limit: 200, cursor };
+  const { topics = [], nextCursor = "" } = await rpc("PubSubService", "ListTopics", asked, signal);
   return {
     rows: topics.map((m) => ({
       ...{ name: m.name ?? "", messages: Number(m.messageCount ?? 0), consumers: m.consumerCount ?? 0 },

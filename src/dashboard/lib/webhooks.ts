@@ -15,12 +15,8 @@ const configOf = (config: ConfigValues | undefined): ConfigValues | undefined =>
   config && Object.fromEntries(Object.entries(config).filter(([name]) => !name.includes("_")));
 
 const sourceOf = (m: InJson<WebhookSource>) => ({
-  ...{
-    id: m.id ?? "",
-    name: m.name ?? "",
-    prefix: m.eventPrefix ?? "",
-    verifies: m.verifySecretSet ?? false,
-  },
+  ...{ id: m.id ?? "", name: m.name ?? "" },
+  ...{ prefix: m.eventPrefix ?? "", verifies: m.verifySecretSet ?? false },
   ...{ tokenPrefix: m.ingestTokenPrefix ?? "", config: configOf(m.verifyConfig), metadata: m.metadata },
   /** When the previous secret ends; undefined where there is none. */
   previousUntil: instantOf(m.verifySecretPrevExpiresAt),
@@ -31,12 +27,8 @@ const sourceOf = (m: InJson<WebhookSource>) => ({
 const service = "WebhookService";
 
 export async function listSources(cursor: string, signal: AbortSignal): Promise<RowsPage<SourceView>> {
-  const { sources = [], totalCount = 0 } = await rpc(
-    service,
-    "ListWebhookSources",
-    { limit: 100, offset: Number(cursor || 0) },
-    signal,
-  );
+  const asked = { limit: 100, offset: Number(cursor || 0) };
+  const { sources = [], totalCount = 0 } = await rpc(service, "ListWebhookSources", asked, signal);
   return offsetPage(cursor, sources.map(sourceOf), totalCount);
 }
 
@@ -77,25 +69,18 @@ const deliveryOf = (m: InJson<WebhookDelivery>) => ({
   ...{ id: m.id ?? "", status: m.status ?? "", error: m.error ?? "", eventId: m.eventId ?? "" },
   ...{ eventName: m.eventName ?? "", externalId: m.externalId ?? "", createdAt: instantOf(m.createdAt) },
   ...{ body: m.requestBody ?? "", isBodyCut: m.requestBodyTruncated ?? false },
-  ...{
-    headers: (m.requestHeaders ?? {}) as Record<string, string>,
-    signatureKey: m.signatureKey ?? "",
-    isRepeat: m.duplicate ?? false,
-  },
+  headers: (m.requestHeaders ?? {}) as Record<string, string>,
+  ...{ signatureKey: m.signatureKey ?? "", isRepeat: m.duplicate ?? false },
   redeliveredFrom: m.redeliveredFrom ?? "",
 });
 
 export async function listDeliveries(
-  asked: { sourceId: string; status: string },
+  filters: { sourceId: string; status: string },
   cursor: string,
   signal: AbortSignal,
 ): Promise<RowsPage<DeliveryView>> {
-  const { deliveries = [], nextCursor } = await rpc(
-    service,
-    "ListWebhookDeliveries",
-    { ...asked, limit: 50, cursor },
-    signal,
-  );
+  const asked = { ...filters, limit: 50, cursor };
+  const { deliveries = [], nextCursor } = await rpc(service, "ListWebhookDeliveries", asked, signal);
   return { rows: deliveries.map(deliveryOf), next: nextCursor || undefined };
 }
 
