@@ -21,6 +21,16 @@ export class CallError extends Error {
   }
 }
 
+/** The server has no such thing, or none for this caller. */
+export const isMissing = (error: unknown): boolean => error instanceof CallError && error.status === 404;
+
+/** What is read, or undefined where the server has no such thing. */
+export const unlessMissing = <Value>(read: Promise<Value>): Promise<Value | undefined> =>
+  read.catch((error: unknown) => {
+    if (isMissing(error)) return undefined;
+    throw error;
+  });
+
 interface AskedCall {
   method?: string;
   /** Sent as JSON. */

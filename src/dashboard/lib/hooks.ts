@@ -170,6 +170,20 @@ export function useNet(act: () => void, everyMs = 30_000): void {
   }, [everyMs]);
 }
 
+/**
+ * Keeps what `reload` reads as it is now: by the frames of a list that the API changes, by frames of a
+ * pattern, after a lost connection, and by the net.
+ */
+export function useFollowed(
+  reload: () => void,
+  by: { list?: string; frames?: string; everyMs?: number } = {},
+): void {
+  const { list = "", frames = "", everyMs } = by;
+  useChanged(list, reload);
+  useLive(frames, { onFrame: reload, onBack: reload });
+  useNet(reload, everyMs);
+}
+
 /** The width of the window is that of a phone. */
 export function useNarrow(): boolean {
   const [query] = useState(() => matchMedia("(max-width: 720px)"));

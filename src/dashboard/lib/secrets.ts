@@ -1,6 +1,6 @@
 import type { Static } from "@sinclair/typebox";
 import type { SecretShape, SecretUsersShape } from "../../domain/engine/secrets/operations.ts";
-import { CallError, rest } from "./api.ts";
+import { rest, unlessMissing } from "./api.ts";
 
 /** What is known of a secret: never its value. */
 export type SecretData = Static<typeof SecretShape>;
@@ -26,12 +26,7 @@ export async function listRevisions(
   const first = Math.max(1, revision - revisionsShown);
   const asked = Array.from({ length: revision - first }, (_, index) => revision - 1 - index);
   const found = await Promise.all(
-    asked.map((one) =>
-      rest<SecretData>(`${pathOf(name)}?revision=${one}`, { signal }).catch((error: unknown) => {
-        if (error instanceof CallError && error.status === 404) return undefined;
-        throw error;
-      }),
-    ),
+    asked.map((one) => unlessMissing(rest<SecretData>(`${pathOf(name)}?revision=${one}`, { signal }))),
   );
   return found.filter((one) => one !== undefined);
 }

@@ -42,7 +42,7 @@ export function AttributesSection() {
             isNumber: true,
             of: ({ runs, runs_capped }) => `${count(runs)}${runs_capped ? " or more" : ""}`,
           },
-          { name: "First seen", of: ({ first_seen_at }) => <When at={Date.parse(first_seen_at)} /> },
+          { name: "First seen", of: ({ first_seen_at }) => <When at={first_seen_at} /> },
           {
             name: "",
             of: ({ name, deleted_at }) =>

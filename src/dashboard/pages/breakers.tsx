@@ -1,11 +1,11 @@
 import type { Static } from "@sinclair/typebox";
 import type { BreakerShape } from "../../domain/engine/breakers/operations.ts";
 import { base64url, rest } from "../lib/api.ts";
-import { count, instantOf } from "../lib/format.ts";
+import { count } from "../lib/format.ts";
 import { useLoaded, useNet } from "../lib/hooks.ts";
 import { may } from "../lib/session.ts";
 import { attempt } from "../lib/toasts.ts";
-import { Button, Empty, Section, Text, When } from "../ui/basics.tsx";
+import { Button, Section, Text, When } from "../ui/basics.tsx";
 import { Status } from "../ui/status.tsx";
 import { ReadTable } from "../ui/table.tsx";
 
@@ -40,24 +40,18 @@ export function BreakersOf({ id, title }: { id: string; title: string }) {
             isNumber: true,
             of: ({ consecutive_fails }) => count(consecutive_fails),
           },
-          {
-            name: "Last failure",
-            isNumber: true,
-            of: ({ last_failure }) => <When at={instantOf(last_failure)} />,
-          },
+          { name: "Last failure", isNumber: true, of: ({ last_failure }) => <When at={last_failure} /> },
           {
             name: "",
             of: (breaker) =>
               may("functions:invoke") && (
                 <span class="row-actions">
-                  <Button icon="refresh" onClick={() => void reset(breaker)}>
-                    Close the breaker
-                  </Button>
+                  <Button icon="refresh" text="Close the breaker" onClick={() => void reset(breaker)} />
                 </span>
               ),
           },
         ]}
-        empty={<Empty title="It has not failed of late" />}
+        empty="It has not failed of late"
       />
     </Section>
   );

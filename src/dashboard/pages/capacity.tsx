@@ -1,8 +1,8 @@
 import { rest } from "../lib/api.ts";
-import { count, duration, instantOf } from "../lib/format.ts";
-import { useChanged, useLoaded, useNet } from "../lib/hooks.ts";
+import { count, duration } from "../lib/format.ts";
+import { useFollowed, useLoaded } from "../lib/hooks.ts";
 import { address, hrefOf } from "../lib/router.ts";
-import { Empty, PageHead, Tabs, Text, When } from "../ui/basics.tsx";
+import { Page, Tabs, Text, When } from "../ui/basics.tsx";
 import { type Column, ReadTable } from "../ui/table.tsx";
 
 type CapacityRow = Record<string, string | number | boolean | Record<string, string> | undefined>;
@@ -22,7 +22,7 @@ const limit = (name: string, field: string): Column<CapacityRow> => ({
   of: (row) => (Number(row[field] ?? 0) === 0 ? <span class="faint">none</span> : count(Number(row[field]))),
 });
 const time = (name: string, field: string): Column<CapacityRow> => ({
-  ...{ name, isNumber: true, of: (row) => <When at={instantOf(text(row[field]))} /> },
+  ...{ name, isNumber: true, of: (row) => <When at={text(row[field])} /> },
 });
 
 const environment = said("Environment", "environment_id");
@@ -131,11 +131,9 @@ export function CapacityPage() {
     (signal) => rest<CapacityRow[]>(`/api/v1/capacity/${shown}?limit=${rowsAsked}`, { signal }),
     [shown],
   );
-  useChanged("capacity", read.reload);
-  useNet(read.reload, readMs);
+  useFollowed(read.reload, { list: "capacity", everyMs: readMs });
   return (
-    <div class="page">
-      <PageHead title="Capacity" about="What runs, waits and is free, in every environment of every tenant" />
+    <Page title="Capacity" about="What runs, waits and is free, in every environment of every tenant">
       <Tabs
         label="Views"
         tabs={Object.entries(views).map(([view, { name }]) => ({
@@ -147,8 +145,8 @@ export function CapacityPage() {
         key={shown}
         {...{ read, columns }}
         keyOf={(row) => key.map((field) => text(row[field])).join(" ")}
-        empty={<Empty title="Nothing here now" />}
+        empty="Nothing here now"
       />
-    </div>
+    </Page>
   );
 }

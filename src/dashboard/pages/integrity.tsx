@@ -1,11 +1,11 @@
 import type { Static } from "@sinclair/typebox";
 import type { IntegrityShape, OffendersShape } from "../../domain/record/integrity/operations.ts";
 import { rest } from "../lib/api.ts";
-import { count, duration, instantOf, plain } from "../lib/format.ts";
+import { count, duration, plain } from "../lib/format.ts";
 import { useLoaded, useNet, usePages } from "../lib/hooks.ts";
 import { address, hrefOf, queryOf, setQuery } from "../lib/router.ts";
 import { may } from "../lib/session.ts";
-import { Button, Empty, Failure, PageHead, Section, Text, When } from "../ui/basics.tsx";
+import { Button, Empty, Failure, Page, Section, Text, When } from "../ui/basics.tsx";
 import { Status } from "../ui/status.tsx";
 import { ReadTable, Table } from "../ui/table.tsx";
 
@@ -46,23 +46,22 @@ export function IntegrityPage() {
   useNet(reload, readMs);
   const shown = address.value.query.get("check") ?? "";
   return (
-    <div class="page">
-      <PageHead
-        title={
+    <Page
+      title={
+        <>
+          Integrity
+          {value && <Status of={value.balanced ? "balanced" : "unbalanced"} />}
+        </>
+      }
+      about={
+        value && (
           <>
-            Integrity
-            {value && <Status of={value.balanced ? "balanced" : "unbalanced"} />}
+            {"Checked "}
+            <When at={value.checked_at} />
           </>
-        }
-        about={
-          value && (
-            <>
-              {"Checked "}
-              <When at={instantOf(value.checked_at)} />
-            </>
-          )
-        }
-      />
+        )
+      }
+    >
       {error !== undefined && <Failure error={error} onRetry={reload} />}
       {!value && error === undefined && <p class="faint">Reading…</p>}
       {value && <Checks of={value.checks} />}
@@ -86,7 +85,7 @@ export function IntegrityPage() {
           )}
         </Section>
       )}
-    </div>
+    </Page>
   );
 }
 
@@ -131,7 +130,7 @@ const Checks = ({ of }: { of: readonly CheckData[] }) => (
               {count(healed)}
               {healed_at && (
                 <span class="under">
-                  <When at={instantOf(healed_at)} />
+                  <When at={healed_at} />
                 </span>
               )}
             </>
@@ -177,9 +176,9 @@ function Rows({ check }: { check: string }) {
               </span>
             ),
           },
-          { name: "Since", isNumber: true, of: ({ at }) => <When at={instantOf(at)} /> },
+          { name: "Since", isNumber: true, of: ({ at }) => <When at={at} /> },
         ]}
-        empty={<Empty title="It is balanced by now" />}
+        empty="It is balanced by now"
       />
     </Section>
   );

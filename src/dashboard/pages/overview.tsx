@@ -2,11 +2,11 @@ import type { Static } from "@sinclair/typebox";
 import { useEffect, useRef } from "preact/hooks";
 import type { OverviewShape } from "../../domain/cluster/overview/operations.ts";
 import { rest } from "../lib/api.ts";
-import { count, duration, instantOf, plain } from "../lib/format.ts";
+import { count, duration, plain } from "../lib/format.ts";
 import { useLive, useLoaded, useNet } from "../lib/hooks.ts";
 import { hrefOf } from "../lib/router.ts";
 import { may } from "../lib/session.ts";
-import { Empty, Failure, PageHead, Section, Text, Tile, When } from "../ui/basics.tsx";
+import { Empty, Failure, Page, Section, Text, Tile, When } from "../ui/basics.tsx";
 import { Status } from "../ui/status.tsx";
 import { Ends } from "./ends.tsx";
 import { Troubles } from "./functions/troubles.tsx";
@@ -83,7 +83,7 @@ function Cluster({ data: { cluster, integrity, version, uptime_seconds } }: { da
           {integrity ? (
             <a class={integrity.balanced ? "good" : "bad"} href={hrefOf(["integrity"])}>
               {integrity.balanced ? "balanced, checked " : "not balanced, checked "}
-              <When at={instantOf(integrity.checked_at)} />
+              <When at={integrity.checked_at} />
             </a>
           ) : (
             <a class="faint" href={hrefOf(["integrity"])}>
@@ -142,15 +142,13 @@ export function OverviewPage() {
     return error === undefined ? (
       <p class="page faint">Reading…</p>
     ) : (
-      <div class="page">
-        <PageHead title="Overview" />
+      <Page title="Overview">
         <Failure error={error} onRetry={reload} />
-      </div>
+      </Page>
     );
   const { runs, last_hour: hour } = data;
   return (
-    <div class="page">
-      <PageHead title="Overview" about="What this environment does now" />
+    <Page title="Overview" about="What this environment does now">
       {error !== undefined && <Failure error={error} onRetry={reload} />}
       <div class="tiles">
         <Tile
@@ -206,7 +204,7 @@ export function OverviewPage() {
           </Section>
         </div>
       </div>
-    </div>
+    </Page>
   );
 }
 

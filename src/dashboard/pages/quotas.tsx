@@ -4,12 +4,11 @@ import type { QuotaShape } from "../../domain/engine/quotas/wire.ts";
 import type { KeptShape } from "../../domain/record/retention/operations.ts";
 import { rest } from "../lib/api.ts";
 import { bytes, count } from "../lib/format.ts";
-import { useChanged, useLoaded, useNet } from "../lib/hooks.ts";
+import { useChanged, useFollowed, useLoaded } from "../lib/hooks.ts";
 import { address } from "../lib/router.ts";
 import { environments, may, viewer } from "../lib/session.ts";
-import { toast } from "../lib/toasts.ts";
-import { Button, Facts, Failure, PageHead, Section } from "../ui/basics.tsx";
-import { Field, FormDialog } from "../ui/dialog.tsx";
+import { Button, Facts, Failure, Page, Section } from "../ui/basics.tsx";
+import { type ChangeEnds, Field, FormDialog, useFields } from "../ui/dialog.tsx";
 import { Table } from "../ui/table.tsx";
 import { AttributesSection } from "./attributes.tsx";
 
@@ -41,25 +40,19 @@ export function QuotasPage() {
   const retention = useLoaded((signal) => rest<RetentionData>("/api/v1/retention", { signal }), []);
   const [asked, setAsked] = useState<"quotas" | "retention">();
   const close = () => setAsked(undefined);
-  useChanged("quotas", quotas.reload);
+  useFollowed(quotas.reload, { list: "quotas", everyMs: readMs });
   useChanged("retention", retention.reload);
-  useNet(quotas.reload, readMs);
   const found = quotas.value?.quotas;
   return (
-    <div class="page">
-      <PageHead
-        title="Quotas and retention"
-        about="What this environment may use, and how long it keeps what it has"
-      />
+    <Page
+      title="Quotas and retention"
+      about="What this environment may use, and how long it keeps what it has"
+    >
       <Section
         title="Quotas"
         aside={
           may("secrets:manage") &&
-          found && (
-            <Button icon="edit" onClick={() => setAsked("quotas")}>
-              Set limits…
-            </Button>
-          )
+          found && <Button icon="edit" text="Set limits…" onClick={() => setAsked("quotas")} />
         }
       >
         {quotas.error !== undefined && <Failure error={quotas.error} onRetry={quotas.reload} />}
@@ -69,11 +62,7 @@ export function QuotasPage() {
         title="Retention"
         aside={
           may("secrets:manage") &&
-          retention.value && (
-            <Button icon="edit" onClick={() => setAsked("retention")}>
-              Set days…
-            </Button>
-          )
+          retention.value && <Button icon="edit" text="Set days…" onClick={() => setAsked("retention")} />
         }
       >
         {retention.error !== undefined && <Failure error={retention.error} onRetry={retention.reload} />}
@@ -86,7 +75,7 @@ export function QuotasPage() {
       {asked === "retention" && retention.value && (
         <RetentionDialog found={retention.value} onDone={retention.reload} onClose={close} />
       )}
-    </div>
+    </Page>
   );
 }
 
@@ -131,26 +120,18 @@ function Use({ quota, kind }: { quota: QuotaData | undefined; kind: QuotaKind })
   );
 }
 
-function QuotaDialog(props: {
-  path: string;
-  found: readonly QuotaData[];
-  onDone: () => void;
-  onClose: () => void;
-}) {
-  const { path, found, onDone, onClose } = props;
+function QuotaDialog(props: ChangeEnds & { path: string; found: readonly QuotaData[] }) {
+  const { path, found, ...ends } = props;
   const [typed, setTyped] = useState<Record<string, string>>(() =>
-    Object.fromEntries(
-      found.map(({ quota, own_limit }) => [quota, own_limit === undefined ? "" : `${own_limit}`]),
-    ),
+    Object.fromEntries(found.map(({ quota, own_limit }) => [quota, `${own_limit ?? ""}`])),
   );
   const submit = async () => {
     const limits = allKinds.map((kind) => [kind, typed[kind] ? Number(typed[kind]) : null] as const);
     await rest(path, { method: "PUT", body: Object.fromEntries(limits) });
-    toast("done", "Limits set");
-    onDone();
+    return "Limits set";
   };
   return (
-    <FormDialog title="Set limits" submit="Set" onSubmit={submit} onClose={onClose}>
+    <FormDialog title="Set limits" submit="Set" onSubmit={submit} {...ends}>
       <p>What the environment allows itself; the platform's limits stand, whatever is set here.</p>
       {allKinds.map((kind) => (
         <Field
@@ -179,22 +160,19 @@ const Retention = ({ of }: { of: RetentionData }) => (
   />
 );
 
-function RetentionDialog(props: { found: RetentionData; onDone: () => void; onClose: () => void }) {
-  const { found, onDone, onClose } = props;
-  const [days, setDays] = useState(found.own_days === null ? "" : `${found.own_days}`);
+function RetentionDialog({ found, ...ends }: ChangeEnds & { found: RetentionData }) {
+  const [{ days }, field] = useFields({ days: `${found.own_days ?? ""}` });
   const submit = async () => {
     await rest("/api/v1/retention", { method: "PUT", body: { days: days === "" ? null : Number(days) } });
-    toast("done", "Retention set");
-    onDone();
+    return "Retention set";
   };
   return (
-    <FormDialog title="How long is it kept?" submit="Set" isDangerous onSubmit={submit} onClose={onClose}>
+    <FormDialog title="How long is it kept?" submit="Set" isDangerous onSubmit={submit} {...ends}>
       <p>Events and runs that are older are deleted, and cannot be brought back.</p>
       <Field
         label="Days"
         type="number"
-        value={days}
-        onInput={setDays}
+        {...field("days")}
         hint="0: without end. Empty: as the installation says."
       />
     </FormDialog>

@@ -1,8 +1,8 @@
 import { useEffect, useState } from "preact/hooks";
 import { messageOf } from "../lib/api.ts";
 import { signIn, signInByLink } from "../lib/session.ts";
-import { Button, Text } from "../ui/basics.tsx";
-import { Field } from "../ui/dialog.tsx";
+import { Button, FormError } from "../ui/basics.tsx";
+import { Field, useFields } from "../ui/dialog.tsx";
 
 /** The link of the first start: its secret leaves the address before anything else happens. */
 function takeLink(): string {
@@ -13,8 +13,7 @@ function takeLink(): string {
 
 /** Signs in by password, or by the link of the first start. `isInside`: in a dialog over the page. */
 export function SignIn({ isInside = false }: { isInside?: boolean }) {
-  const [email, setEmail] = useState("");
-  const [password, setPassword] = useState("");
+  const [{ email, password }, field] = useFields({ email: "", password: "" });
   const [isPlatform, setPlatform] = useState(false);
   const [isBusy, setBusy] = useState(false);
   const [error, setError] = useState("");
@@ -43,27 +42,20 @@ export function SignIn({ isInside = false }: { isInside?: boolean }) {
         void attempt(() => signIn({ email, password, isPlatform }));
       }}
     >
-      <Field label="Email" type="email" isRequired value={email} onInput={setEmail} autoComplete="username" />
+      <Field label="Email" type="email" isRequired {...field("email")} autoComplete="username" />
       <Field
         label="Password"
         type="password"
         isRequired
-        value={password}
-        onInput={setPassword}
+        {...field("password")}
         autoComplete="current-password"
       />
       <label class="check">
         <input type="checkbox" checked={isPlatform} onChange={() => setPlatform(!isPlatform)} />
         As a user of the platform
       </label>
-      {error !== "" && (
-        <p class="form-error" role="alert">
-          <Text of={error} />
-        </p>
-      )}
-      <Button type="submit" kind="primary" isDisabled={isBusy}>
-        {isBusy ? "Signing in…" : "Sign in"}
-      </Button>
+      <FormError of={error} />
+      <Button type="submit" kind="primary" text={isBusy ? "Signing in…" : "Sign in"} isDisabled={isBusy} />
     </form>
   );
   if (isInside) return form;

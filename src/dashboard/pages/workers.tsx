@@ -1,11 +1,11 @@
 import type { workerJson } from "../../domain/engine/workers/registration.ts";
 import { rest } from "../lib/api.ts";
-import { count, instantOf } from "../lib/format.ts";
+import { count } from "../lib/format.ts";
 import { listFunctions } from "../lib/functions.ts";
-import { useLive, useLoaded, useNet } from "../lib/hooks.ts";
+import { useFollowed, useLoaded } from "../lib/hooks.ts";
 import { hrefOf } from "../lib/router.ts";
 import { may } from "../lib/session.ts";
-import { Empty, PageHead, Section, Text, Tile, When } from "../ui/basics.tsx";
+import { Page, Section, Text, Tile, When } from "../ui/basics.tsx";
 import { type Column, ReadTable } from "../ui/table.tsx";
 
 export type WorkerData = ReturnType<typeof workerJson>;
@@ -23,16 +23,14 @@ const functionsAsked = 500;
 export function WorkersPage() {
   const read = useLoaded(listWorkers, []);
   const { value: workers = [], reload } = read;
-  useLive("system.worker.>", { onFrame: reload, onBack: reload });
-  useNet(reload, readMs);
+  useFollowed(reload, { frames: "system.worker.>", everyMs: readMs });
   const busy = workers.reduce((sum, { active_jobs }) => sum + active_jobs, 0);
   const room = workers.reduce((sum, { max_concurrent }) => sum + max_concurrent, 0);
   return (
-    <div class="page">
-      <PageHead
-        title="Workers"
-        about={read.value ? `${count(workers.length)} with a recent heartbeat` : "Reading…"}
-      />
+    <Page
+      title="Workers"
+      about={read.value ? `${count(workers.length)} with a recent heartbeat` : "Reading…"}
+    >
       {workers.length > 0 && (
         <div class="tiles">
           <Tile name="Workers" value={count(workers.length)} note="connected" />
@@ -49,12 +47,11 @@ export function WorkersPage() {
         read={read}
         columns={columns}
         keyOf={({ id }) => id}
-        empty={
-          <Empty title="No worker is connected" says="Runs wait until a worker of their function comes." />
-        }
+        empty="No worker is connected"
+        says="Runs wait until a worker of their function comes."
       />
       {may("functions:list") && read.value && <Unserved workers={workers} />}
-    </div>
+    </Page>
   );
 }
 
@@ -104,8 +101,8 @@ const columns: readonly Column<WorkerData>[] = [
     ),
   },
   { name: "Transport", of: ({ transport }) => <Text of={transport} /> },
-  { name: "Heartbeat", isNumber: true, of: ({ last_heartbeat }) => <When at={instantOf(last_heartbeat)} /> },
-  { name: "Since", isNumber: true, of: ({ registered_at }) => <When at={instantOf(registered_at)} /> },
+  { name: "Heartbeat", isNumber: true, of: ({ last_heartbeat }) => <When at={last_heartbeat} /> },
+  { name: "Since", isNumber: true, of: ({ registered_at }) => <When at={registered_at} /> },
 ];
 
 /** Active functions whose runs nobody would take. */

@@ -31,12 +31,19 @@ function commandOfId(id: string): PaletteCommand | undefined {
   return ofRun && { ...ofRun, name: id, note: "Step", act: () => go(hrefOf(["runs", runId], { step: id })) };
 }
 
-/** What the page that is open offers in its head. */
+/** What the page that is open offers in its head, where its dialogs stand, too. */
 const actionsOfPage = (): PaletteCommand[] =>
-  [...document.querySelectorAll<HTMLButtonElement>(".page-actions button:enabled")].map((button) => ({
-    ...{ key: `action ${button.textContent}`, icon: "play", name: button.textContent, note: "On this page" },
-    act: () => button.click(),
-  }));
+  [...document.querySelectorAll<HTMLButtonElement>(".page-actions button:enabled:not(dialog *)")].map(
+    (button) => ({
+      ...{
+        key: `action ${button.textContent}`,
+        icon: "play",
+        name: button.textContent,
+        note: "On this page",
+      },
+      act: () => button.click(),
+    }),
+  );
 
 function commandOfRecent(noted: string): PaletteCommand | undefined {
   const [page = "", id = ""] = noted.split("/");

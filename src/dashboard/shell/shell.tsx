@@ -109,11 +109,7 @@ function Connection() {
     <span class={`connection ${state}`} role="status">
       <span class="dot" aria-hidden="true" />
       <span class="connection-word">{stateWords[state]}</span>
-      {state === "lost" && (
-        <Button kind="quiet" onClick={() => live.hurry()}>
-          Now
-        </Button>
-      )}
+      {state === "lost" && <Button kind="quiet" text="Now" onClick={() => live.hurry()} />}
     </span>
   );
 }

@@ -1,6 +1,6 @@
 import { type ComponentChildren, h } from "preact";
-import { CallError, messageOf } from "../lib/api.ts";
-import { ago, dateTime, plain } from "../lib/format.ts";
+import { isMissing, messageOf } from "../lib/api.ts";
+import { ago, dateTime, instantOf, plain } from "../lib/format.ts";
 import { useTick } from "../lib/hooks.ts";
 import { address, hrefOf, setQuery } from "../lib/router.ts";
 import { copy } from "../lib/toasts.ts";
@@ -19,8 +19,10 @@ export function Text(props: {
 }
 
 export function Button(props: {
+  /** What stands on it, as an attribute or between its tags. */
+  text?: string;
   children?: ComponentChildren;
-  icon?: IconName;
+  icon?: IconName | undefined;
   kind?: "plain" | "primary" | "danger" | "quiet";
   label?: string;
   isDisabled?: boolean;
@@ -28,7 +30,8 @@ export function Button(props: {
   type?: "button" | "submit";
   onClick?: () => void;
 }) {
-  const { children, icon, kind = "plain", label, isDisabled, isPressed, type = "button", onClick } = props;
+  const { text, icon, kind = "plain", label, isDisabled, isPressed, type = "button", onClick } = props;
+  const { children = text } = props;
   return (
     <button
       type={type}
@@ -55,8 +58,9 @@ export function Id({ of, what = "Id" }: { of: string; what?: string }) {
   );
 }
 
-/** How long ago, with the exact time for those who point at it. */
-export function When({ at }: { at: number | undefined }) {
+/** How long ago, with the exact time under the pointer. A text is an instant as the server writes it. */
+export function When(props: { at: number | string | undefined }) {
+  const at = typeof props.at === "string" ? instantOf(props.at) : props.at;
   const now = useTick(10_000, at !== undefined);
   if (at === undefined) return <span class="faint">–</span>;
   return (
@@ -66,7 +70,7 @@ export function When({ at }: { at: number | undefined }) {
   );
 }
 
-export function Empty(props: { title: string; says?: string; children?: ComponentChildren }) {
+export function Empty(props: { title: string; says?: string | undefined; children?: ComponentChildren }) {
   const { title, says, children } = props;
   return (
     <div class="empty">
@@ -101,6 +105,14 @@ export function Failure({ error, onRetry }: { error: unknown; onRetry?: () => vo
   );
 }
 
+/** Why what was sent is not done; nothing while there is no reason. */
+export const FormError = ({ of }: { of: string | undefined }) =>
+  of ? (
+    <p class="form-error" role="alert">
+      <Text of={of} />
+    </p>
+  ) : null;
+
 export function Section(props: { title: string; aside?: ComponentChildren; children?: ComponentChildren }) {
   return (
     <section class="section">
@@ -113,12 +125,14 @@ export function Section(props: { title: string; aside?: ComponentChildren; child
   );
 }
 
-/** The head of a page: what it shows, and what can be done. */
-export function PageHead(props: {
+export interface PageHeadProps {
   title: ComponentChildren;
   about?: ComponentChildren;
   actions?: ComponentChildren;
-}) {
+}
+
+/** The head of a page: what it shows, and what can be done. */
+export function PageHead(props: PageHeadProps) {
   return (
     <header class="page-head">
       <div class="page-title">
@@ -129,6 +143,14 @@ export function PageHead(props: {
     </header>
   );
 }
+
+/** A page: its head, and what it shows. */
+export const Page = ({ children, ...head }: PageHeadProps & { children?: ComponentChildren }) => (
+  <div class="page">
+    <PageHead {...head} />
+    {children}
+  </div>
+);
 
 /** One number that matters, and where it leads. */
 export function Tile(props: { name: string; value: string; note?: string; href?: string; tone?: string }) {
@@ -148,19 +170,21 @@ export function Tile(props: { name: string; value: string; note?: string; href?:
   );
 }
 
-/** Facts as pairs of name and value. */
-export function Facts({ of }: { of: readonly (readonly [string, ComponentChildren])[] }) {
-  return (
-    <dl class="facts">
-      {of.map(([name, value]) => (
-        <div key={name}>
-          <dt>{name}</dt>
-          <dd>{value}</dd>
+type Fact = readonly [name: string, value: ComponentChildren];
+
+/** Facts as pairs of name and value; what is no pair is left out. */
+export const Facts = ({ of }: { of: readonly (Fact | false | 0 | "" | undefined)[] }) => (
+  <dl class="facts">
+    {of.map((fact) =>
+      fact ? (
+        <div key={fact[0]}>
+          <dt>{fact[0]}</dt>
+          <dd>{fact[1]}</dd>
         </div>
-      ))}
-    </dl>
-  );
-}
+      ) : null,
+    )}
+  </dl>
+);
 
 /** A filter that stands in the address. */
 export function SearchFilter(props: {
@@ -217,7 +241,7 @@ export function Unread(props: {
 }) {
   const { error, onRetry, one, all, allName = all } = props;
   if (error === undefined) return <p class="page faint">Reading…</p>;
-  if (!(error instanceof CallError && error.status === 404))
+  if (!isMissing(error))
     return (
       <div class="page">
         <Failure error={error} onRetry={onRetry} />

@@ -3,7 +3,8 @@ import { useEffect, useId, useRef, useState } from "preact/hooks";
 import { messageOf } from "../lib/api.ts";
 import { plain } from "../lib/format.ts";
 import { toast } from "../lib/toasts.ts";
-import { Button, Text } from "./basics.tsx";
+import { Button, FormError } from "./basics.tsx";
+import type { IconName } from "./icons.tsx";
 
 /**
  * Opens it with the focus on its first field, and gives the focus back when it goes: to what had it, or to
@@ -72,16 +73,31 @@ export function Dialog(props: {
   );
 }
 
-/** A form in a dialog. `onSubmit` throws what is shown; then what was typed stays. */
-export function FormDialog(props: {
-  title: string;
-  submit: string;
-  isDangerous?: boolean;
-  isDisabled?: boolean;
-  children?: ComponentChildren;
-  onSubmit: () => Promise<void>;
+/** What a dialog calls when it is over. */
+export interface DialogEnds {
   onClose: () => void;
-}) {
+}
+
+/** The same of a dialog that changes what the page shows: `onDone` comes first, when it has. */
+export interface ChangeEnds extends DialogEnds {
+  onDone: () => void;
+}
+
+/**
+ * A form in a dialog. `onSubmit` throws what is shown; then what was typed stays. When it is done, its answer
+ * is said.
+ */
+export function FormDialog(
+  props: DialogEnds & {
+    title: string;
+    submit: string;
+    isDangerous?: boolean;
+    isDisabled?: boolean;
+    children?: ComponentChildren;
+    onSubmit: () => Promise<string | void>;
+    onDone?: () => void;
+  },
+) {
   const [isBusy, setBusy] = useState(false);
   const [error, setError] = useState("");
   const submit = async (event: Event) => {
@@ -90,7 +106,9 @@ export function FormDialog(props: {
     setBusy(true);
     setError("");
     try {
-      await props.onSubmit();
+      const done = await props.onSubmit();
+      if (done) toast("done", done);
+      props.onDone?.();
       props.onClose();
     } catch (failure) {
       setError(messageOf(failure));
@@ -101,11 +119,7 @@ export function FormDialog(props: {
     <Dialog title={props.title} onClose={props.onClose}>
       <form class="form" onSubmit={(event) => void submit(event)}>
         {props.children}
-        {error !== "" && (
-          <p class="form-error" role="alert">
-            <Text of={error} />
-          </p>
-        )}
+        <FormError of={error} />
         <footer class="dialog-foot">
           <Button onClick={props.onClose}>Close</Button>
           <Button
@@ -121,8 +135,7 @@ export function FormDialog(props: {
   );
 }
 
-/** Asks before something is done that cannot be taken back. `act` throws what is shown. */
-export function Confirm(props: {
+interface ConfirmProps {
   title: string;
   verb: string;
   isDangerous?: boolean;
@@ -131,47 +144,97 @@ export function Confirm(props: {
   /** Said when it is done. */
   done: string;
   onDone: () => void;
-  onClose: () => void;
-}) {
-  const { title, verb, isDangerous = true, children, act, done, onDone, onClose } = props;
+}
+
+/** Asks before something is done that cannot be taken back. `act` throws what is shown. */
+export function Confirm({ verb, isDangerous = true, act, done, ...form }: ConfirmProps & DialogEnds) {
   const submit = async () => {
     await act();
-    toast("done", done);
-    onDone();
+    return done;
+  };
+  return <FormDialog submit={verb} isDangerous={isDangerous} onSubmit={submit} {...form} />;
+}
+
+interface OpenerProps {
+  text: string;
+  icon?: IconName | undefined;
+}
+
+/** A button, and the dialog that it opens: `children` make it of what it calls to be closed. */
+export function Opener(
+  props: OpenerProps & {
+    kind?: "primary";
+    isDisabled?: boolean;
+    /** Called when the dialog closes, whether something was done or not. */
+    onClosed?: () => void;
+    children: (onClose: () => void) => ComponentChildren;
+  },
+) {
+  const { onClosed, children, ...button } = props;
+  const [isOpen, setOpen] = useState(false);
+  const close = () => {
+    setOpen(false);
+    onClosed?.();
   };
   return (
-    <FormDialog title={title} submit={verb} isDangerous={isDangerous} onSubmit={submit} onClose={onClose}>
-      {children}
-    </FormDialog>
+    <>
+      <Button {...button} onClick={() => setOpen(true)} />
+      {isOpen && children(close)}
+    </>
   );
 }
 
-export function Choice(props: {
-  label: string;
+/** A button that asks before it acts. */
+export const ConfirmOpener = ({ text, icon, ...confirm }: OpenerProps & ConfirmProps) => (
+  <Opener text={text} icon={icon}>
+    {(onClose) => <Confirm {...confirm} onClose={onClose} />}
+  </Opener>
+);
+
+/** What is typed into a form, and by the name of a field what its `Field` or `Choice` is given. */
+export function useFields<Name extends string>(first: Record<Name, string> | (() => Record<Name, string>)) {
+  const [typed, setTyped] = useState<Record<Name, string>>(first);
+  const field = (name: Name) => ({
+    value: typed[name],
+    onInput: (value: string) => setTyped((before) => ({ ...before, [name]: value })),
+  });
+  return [typed, field] as const;
+}
+
+interface SelectProps {
   value: string;
   options: readonly (readonly [value: string, name: string])[];
-  onChange: (value: string) => void;
-  hint?: string;
-}) {
+  onInput: (value: string) => void;
+}
+
+/** A choice of one. `label` names it where no label stands beside it. */
+export const Select = (
+  props: SelectProps & { id?: string; label?: string; describedBy?: string | undefined },
+) => (
+  <select
+    id={props.id}
+    value={props.value}
+    aria-label={props.label}
+    aria-describedby={props.describedBy}
+    onChange={({ currentTarget: { value } }) => props.onInput(value)}
+  >
+    {props.options.map(([one, name]) => (
+      <option key={one} value={one}>
+        {plain(name)}
+      </option>
+    ))}
+  </select>
+);
+
+export function Choice({ label, hint, ...choice }: SelectProps & { label: string; hint?: string }) {
   const id = useId();
   return (
     <div class="field">
-      <label for={id}>{props.label}</label>
-      <select
-        id={id}
-        value={props.value}
-        aria-describedby={props.hint ? `${id}-hint` : undefined}
-        onChange={({ currentTarget: { value } }) => props.onChange(value)}
-      >
-        {props.options.map(([value, name]) => (
-          <option key={value} value={value}>
-            {plain(name)}
-          </option>
-        ))}
-      </select>
-      {props.hint && (
+      <label for={id}>{label}</label>
+      <Select {...choice} id={id} describedBy={hint && `${id}-hint`} />
+      {hint && (
         <p class="hint" id={`${id}-hint`}>
-          {props.hint}
+          {hint}
         </p>
       )}
     </div>

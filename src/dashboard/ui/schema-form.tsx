@@ -77,7 +77,7 @@ function MemberField(props: OneField) {
         {...{ label, ...hint }}
         value={value === undefined ? "" : JSON.stringify(value)}
         options={[["", "–"], ...words]}
-        onChange={(chosen) => onChange(chosen === "" ? undefined : JSON.parse(chosen))}
+        onInput={(chosen) => onChange(chosen === "" ? undefined : JSON.parse(chosen))}
       />
     );
   }
@@ -91,7 +91,7 @@ function MemberField(props: OneField) {
           ["true", "true"],
           ["false", "false"],
         ]}
-        onChange={(chosen) => onChange(chosen === "" ? undefined : chosen === "true")}
+        onInput={(chosen) => onChange(chosen === "" ? undefined : chosen === "true")}
       />
     );
   if (type === "string")

@@ -1,7 +1,7 @@
 import type { ComponentChildren } from "preact";
 import { count } from "../lib/format.ts";
 import type { Loaded } from "../lib/hooks.ts";
-import { Button, Failure } from "./basics.tsx";
+import { Button, Empty, Failure } from "./basics.tsx";
 import { Scrolling } from "./scrolling.tsx";
 
 export interface Column<Row> {
@@ -52,25 +52,28 @@ export function Table<Row>(props: {
   );
 }
 
-/** A list that is read: its failure, that it is empty, its rows, and more of them. */
-export function ReadTable<Row>(props: {
+export interface ReadTableProps<Row> {
   read: Pick<Loaded<readonly Row[]>, "value" | "error" | "reload"> & {
     hasMore?: boolean;
     showMore?: () => void;
   };
   columns: readonly Column<Row>[];
   keyOf: (row: Row, index: number) => string;
-  /** In place of no rows. */
+  /** In place of no rows: a text is the title of an `Empty`, which `says` more. */
   empty: ComponentChildren;
+  says?: string;
   label?: string;
-}) {
-  const { read, empty, ...table } = props;
+}
+
+/** A list that is read: its failure, that it is empty, its rows, and more of them. */
+export function ReadTable<Row>(props: ReadTableProps<Row>) {
+  const { read, empty, says, ...table } = props;
   const { value, error, reload, hasMore, showMore } = read;
   return (
     <>
       {error !== undefined && <Failure error={error} onRetry={reload} />}
       {value === undefined && error === undefined && <p class="faint">Reading…</p>}
-      {value?.length === 0 && empty}
+      {value?.length === 0 && (typeof empty === "string" ? <Empty title={empty} says={says} /> : empty)}
       {value !== undefined && value.length > 0 && <Table rows={value} {...table} />}
       {hasMore && (
         <p class="more">

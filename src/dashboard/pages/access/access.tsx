@@ -1,7 +1,7 @@
 import { accessScope } from "../../lib/access.ts";
 import { address, hrefOf } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
-import { Missing, PageHead, Tabs } from "../../ui/basics.tsx";
+import { Missing, Page, Tabs } from "../../ui/basics.tsx";
 import { Keys } from "./keys.tsx";
 import { Roles } from "./roles.tsx";
 import { Sessions } from "./sessions.tsx";
@@ -22,11 +22,10 @@ export function AccessPage() {
   const [shown, , Shown] = offered.find(([tab]) => tab === asked) ?? offered[0] ?? [];
   if (!Shown) return <Missing title="Your roles do not show this page" />;
   return (
-    <div class="page">
-      <PageHead
-        title="Access"
-        about={scope.isPlatform ? "Of the platform" : "Of the organization, in all its environments"}
-      />
+    <Page
+      title="Access"
+      about={scope.isPlatform ? "Of the platform" : "Of the organization, in all its environments"}
+    >
       <Tabs
         label="Who"
         tabs={offered.map(([tab, name]) => ({
@@ -35,6 +34,6 @@ export function AccessPage() {
         }))}
       />
       <Shown key={shown} scope={scope} />
-    </div>
+    </Page>
   );
 }

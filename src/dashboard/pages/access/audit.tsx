@@ -3,10 +3,10 @@ import { useState } from "preact/hooks";
 import type { AuditSettingsShape, VerifiedShape } from "../../../domain/record/audit/operations.ts";
 import { rest } from "../../lib/api.ts";
 import { count, dateTime, instantOf } from "../../lib/format.ts";
-import { useChanged, useLoaded, useNet, usePages } from "../../lib/hooks.ts";
-import { address, setQuery } from "../../lib/router.ts";
+import { useFollowed, useLoaded, usePages } from "../../lib/hooks.ts";
+import { address, queryOf, setQuery } from "../../lib/router.ts";
 import { isAtHome } from "../../lib/session.ts";
-import { Button, Empty, Facts, Failure, PageHead, Section, Text } from "../../ui/basics.tsx";
+import { Button, Empty, Facts, Failure, Page, Section, Text } from "../../ui/basics.tsx";
 import { JsonView } from "../../ui/json-view.tsx";
 import { Status } from "../../ui/status.tsx";
 
@@ -47,11 +47,8 @@ type AuditFilters = ReturnType<typeof filtersShown>;
 async function listAudit({ action, caller, from, to }: AuditFilters, cursor: string, signal: AbortSignal) {
   if (isAtHome()) {
     const asked = { limit: `${pageRows}`, event_type: action, platform_key_id: caller, from, to, cursor };
-    const set = Object.entries(asked).filter(([, value]) => value !== "");
-    const page = await rest<{ events: AuditEvent[]; next_cursor?: string }>(
-      `/api/v1/platform/audit?${new URLSearchParams(set)}`,
-      { signal },
-    );
+    const path = `/api/v1/platform/audit${queryOf(asked)}`;
+    const page = await rest<{ events: AuditEvent[]; next_cursor?: string }>(path, { signal });
     return { rows: page.events, next: page.next_cursor };
   }
   const asked = { limit: pageRows, action, apiKeyId: caller, fromTimestamp: from, toTimestamp: to, cursor };
@@ -68,17 +65,15 @@ export function AuditPage() {
   const filters = filtersShown();
   const isHome = isAtHome();
   const read = usePages((cursor, signal) => listAudit(filters, cursor, signal), [filters]);
-  useChanged("audit", read.reload);
-  useNet(read.reload, readMs);
+  useFollowed(read.reload, { list: "audit", everyMs: readMs });
   return (
-    <div class="page">
-      <PageHead
-        title="Audit"
-        about={
-          isHome ? "What the platform's credentials did" : "What callers were allowed, refused and changed"
-        }
-        actions={<Verify />}
-      />
+    <Page
+      title="Audit"
+      about={
+        isHome ? "What the platform's credentials did" : "What callers were allowed, refused and changed"
+      }
+      actions={<Verify />}
+    >
       {!isHome && <AuditFacts />}
       <search class="filters">
         <div class="filter-row">
@@ -111,7 +106,7 @@ export function AuditPage() {
           <Button onClick={read.showMore}>Show more</Button>
         </p>
       )}
-    </div>
+    </Page>
   );
 }
 
@@ -213,9 +208,7 @@ function Verify() {
           </>
         )}
       </span>
-      <Button icon="integrity" isDisabled={isBusy} onClick={verify}>
-        Verify the chain
-      </Button>
+      <Button icon="integrity" text="Verify the chain" isDisabled={isBusy} onClick={verify} />
     </>
   );
 }

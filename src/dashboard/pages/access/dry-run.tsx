@@ -3,7 +3,7 @@ import { type DryRunData, dryRun } from "../../lib/access.ts";
 import { messageOf } from "../../lib/api.ts";
 import { count } from "../../lib/format.ts";
 import { Text } from "../../ui/basics.tsx";
-import { Field } from "../../ui/dialog.tsx";
+import { Field, useFields } from "../../ui/dialog.tsx";
 import { Status } from "../../ui/status.tsx";
 import type { TypedPolicy } from "./policy-fields.tsx";
 
@@ -18,7 +18,7 @@ const firstSample = { action: "events:emit", type: "event", resource: "order.pla
 
 /** Tries the policy as it is typed: on a made-up call, and on what callers of the org did in a week. */
 export function DryRun({ of }: { of: TypedPolicy }) {
-  const [sample, setSample] = useState(firstSample);
+  const [sample, field] = useFields(firstSample);
   const [found, setFound] = useState<{ answer?: DryRunData; error?: unknown }>({});
   const key = JSON.stringify([of, sample]);
   useEffect(() => {
@@ -40,14 +40,13 @@ export function DryRun({ of }: { of: TypedPolicy }) {
       over.abort();
     };
   }, [key]);
-  const change = (name: keyof typeof sample) => (value: string) => setSample({ ...sample, [name]: value });
   return (
     <>
       <div class="form form-pairs">
-        <Field label="Action" value={sample.action} onInput={change("action")} />
-        <Field label="Role of the caller" value={sample.role} onInput={change("role")} />
-        <Field label="Type of the thing" value={sample.type} onInput={change("type")} />
-        <Field label="Name of the thing" value={sample.resource} onInput={change("resource")} />
+        <Field label="Action" {...field("action")} />
+        <Field label="Role of the caller" {...field("role")} />
+        <Field label="Type of the thing" {...field("type")} />
+        <Field label="Name of the thing" {...field("resource")} />
       </div>
       <div class="dry-run" aria-live="polite">
         {found.error !== undefined && <Text of={messageOf(found.error)} in="p" class="form-error" />}

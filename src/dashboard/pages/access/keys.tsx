@@ -10,11 +10,10 @@ import {
   setKeyRoles,
 } from "../../lib/access.ts";
 import { dateTime, instantOf, plain } from "../../lib/format.ts";
-import { useChanged, useLoaded, useNet, useTick } from "../../lib/hooks.ts";
+import { useFollowed, useLoaded, useTick } from "../../lib/hooks.ts";
 import { environments, may } from "../../lib/session.ts";
-import { toast } from "../../lib/toasts.ts";
-import { Button, Empty, Text, When } from "../../ui/basics.tsx";
-import { Choice, Confirm, Field, FormDialog } from "../../ui/dialog.tsx";
+import { Button, Text, When } from "../../ui/basics.tsx";
+import { type ChangeEnds, Choice, Confirm, Field, FormDialog, Opener, useFields } from "../../ui/dialog.tsx";
 import { Status } from "../../ui/status.tsx";
 import { ReadTable } from "../../ui/table.tsx";
 import { shownEnvironment } from "../quotas.tsx";
@@ -22,28 +21,29 @@ import { MadeKey } from "./made-key.tsx";
 import { RoleChoice, RoleTags } from "./role-choice.tsx";
 import { readRoles } from "./users.tsx";
 
-type AskedOfKeys = { deed: "create" } | { deed: "rotate" | "roles" | "delete"; key: AccessKeyData };
+interface AskedOfKey {
+  deed: "rotate" | "roles" | "delete";
+  key: AccessKeyData;
+}
 
 /** A key that ends within this is shown as ending. */
 const endsSoonMs = 7 * 86_400_000;
 
 export function Keys({ scope }: { scope: AccessScope }) {
-  const [asked, setAsked] = useState<AskedOfKeys>();
+  const [asked, setAsked] = useState<AskedOfKey>();
   const [made, setMade] = useState("");
-  const close = () => setAsked(undefined);
   const read = useLoaded((signal) => listKeys(scope, signal), [scope]);
   const { value: roles = [] } = useLoaded((signal) => readRoles(scope, signal), [scope]);
-  useChanged("keys", read.reload);
-  useNet(read.reload);
+  useFollowed(read.reload, { list: "keys" });
   const manages = may(scope.manages.keys);
-  const done = { onDone: read.reload, onClose: close };
+  const done = { onDone: read.reload, onClose: () => setAsked(undefined) };
   return (
     <>
       <div class="toolbar">
         {manages && (
-          <Button kind="primary" icon="plus" onClick={() => setAsked({ deed: "create" })}>
-            New key…
-          </Button>
+          <Opener kind="primary" icon="plus" text="New key…">
+            {(onClose) => <KeyDialog {...{ scope, roles, onClose }} onMade={setMade} onDone={read.reload} />}
+          </Opener>
         )}
       </div>
       <ReadTable
@@ -61,27 +61,22 @@ export function Keys({ scope }: { scope: AccessScope }) {
           },
           { name: "Roles", of: ({ role_ids }) => <RoleTags of={role_ids} roles={roles} /> },
           { name: "Environment", of: ({ environment_id }) => <Text of={environmentName(environment_id)} /> },
-          { name: "Used", isNumber: true, of: ({ last_used_at }) => <When at={instantOf(last_used_at)} /> },
+          { name: "Used", isNumber: true, of: ({ last_used_at }) => <When at={last_used_at} /> },
           { name: "Ends", of: ({ expires_at }) => <Ends at={instantOf(expires_at)} /> },
           {
             name: "",
             of: (key) =>
               manages && (
                 <span class="row-actions">
-                  <Button icon="refresh" onClick={() => setAsked({ deed: "rotate", key })}>
-                    Rotate…
-                  </Button>
+                  <Button icon="refresh" text="Rotate…" onClick={() => setAsked({ deed: "rotate", key })} />
                   <Button onClick={() => setAsked({ deed: "roles", key })}>Roles…</Button>
-                  <Button icon="trash" onClick={() => setAsked({ deed: "delete", key })}>
-                    Revoke…
-                  </Button>
+                  <Button icon="trash" text="Revoke…" onClick={() => setAsked({ deed: "delete", key })} />
                 </span>
               ),
           },
         ]}
-        empty={<Empty title="No keys" />}
+        empty="No keys"
       />
-      {asked?.deed === "create" && <KeyDialog {...{ scope, roles }} onMade={setMade} {...done} />}
       {asked?.deed === "roles" && <KeyRoles found={asked.key} roles={roles} {...done} />}
       {asked?.deed === "rotate" && (
         <Confirm
@@ -128,59 +123,46 @@ const lives = [
   ["365d", "A year"],
 ] as const;
 
-function KeyDialog(props: {
-  scope: AccessScope;
-  roles: readonly RoleData[];
-  onMade: (text: string) => void;
-  onDone: () => void;
-  onClose: () => void;
-}) {
-  const { scope, roles, onMade, onDone, onClose } = props;
-  const [name, setName] = useState("");
-  const [environment, setEnvironment] = useState(shownEnvironment());
+function KeyDialog(
+  props: ChangeEnds & { scope: AccessScope; roles: readonly RoleData[]; onMade: (text: string) => void },
+) {
+  const { scope, roles, onMade, ...ends } = props;
+  const [typed, field] = useFields({ name: "", environment: shownEnvironment(), expiresIn: "90d" });
   const [chosen, setChosen] = useState<string[]>([]);
-  const [expiresIn, setExpiresIn] = useState("90d");
   const submit = async () => {
+    const { name, environment, expiresIn } = typed;
     const made = await createKey(scope, {
       ...{ name, role_ids: chosen },
       ...(!scope.isPlatform && { env_id: environment }),
       ...(expiresIn && { expires_in: expiresIn }),
     });
     onMade(made.key);
-    onDone();
   };
   return (
-    <FormDialog title="New key" submit="Make" onSubmit={submit} onClose={onClose}>
-      <Field label="Name" isRequired value={name} onInput={setName} hint="Who or what uses it" />
+    <FormDialog title="New key" submit="Make" onSubmit={submit} {...ends}>
+      <Field label="Name" isRequired {...field("name")} hint="Who or what uses it" />
       {!scope.isPlatform && (
         <Choice
           label="Environment"
-          value={environment}
+          {...field("environment")}
           options={environments.value.map(({ id, name }) => [id, name] as const)}
-          onChange={setEnvironment}
         />
       )}
       <RoleChoice roles={roles} chosen={chosen} onChange={setChosen} />
-      <Choice label="Ends after" value={expiresIn} options={lives} onChange={setExpiresIn} />
+      <Choice label="Ends after" {...field("expiresIn")} options={lives} />
     </FormDialog>
   );
 }
 
-function KeyRoles(props: {
-  found: AccessKeyData;
-  roles: readonly RoleData[];
-  onDone: () => void;
-  onClose: () => void;
-}) {
-  const { found, roles, onDone, onClose } = props;
+function KeyRoles(props: ChangeEnds & { found: AccessKeyData; roles: readonly RoleData[] }) {
+  const { found, roles, ...ends } = props;
   const [chosen, setChosen] = useState<string[]>(found.role_ids);
   const submit = async () => {
     await setKeyRoles(found.id, chosen);
-    toast("done", `Roles of ${plain(found.name)} changed`);
-    onDone();
+    return `Roles of ${plain(found.name)} changed`;
   };
   return (
-    <FormDialog title={`Roles of ${plain(found.name)}`} submit="Save" onSubmit={submit} onClose={onClose}>
+    <FormDialog title={`Roles of ${plain(found.name)}`} submit="Save" onSubmit={submit} {...ends}>
       <RoleChoice roles={roles} chosen={chosen} onChange={setChosen} />
     </FormDialog>
   );

@@ -20,9 +20,7 @@ export function MadeKey(props: { text: string; title?: string; onClose: () => vo
           >
             Copy
           </Button>
-          <Button kind={isCopied ? "primary" : "plain"} onClick={onClose}>
-            I have kept it
-          </Button>
+          <Button text="I have kept it" kind={isCopied ? "primary" : "plain"} onClick={onClose} />
         </footer>
       </div>
     </Dialog>

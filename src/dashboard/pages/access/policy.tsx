@@ -1,4 +1,4 @@
-import { useEffect, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import {
   accessScope,
   changePolicy,
@@ -11,13 +11,20 @@ import {
 } from "../../lib/access.ts";
 import { count, dateTime, instantOf, plain } from "../../lib/format.ts";
 import { useLoaded } from "../../lib/hooks.ts";
-import { noteRecent } from "../../lib/prefs.ts";
-import { address, go, hrefOf } from "../../lib/router.ts";
+import { go, hrefOf } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
-import { toast } from "../../lib/toasts.ts";
-import { Button, Facts, Failure, Id, PageHead, Section, Text, Unread, When } from "../../ui/basics.tsx";
-import { Confirm, Field, FormDialog } from "../../ui/dialog.tsx";
+import { Button, Facts, Failure, Id, Page, Section, Text, When } from "../../ui/basics.tsx";
+import {
+  type ChangeEnds,
+  Confirm,
+  ConfirmOpener,
+  Field,
+  FormDialog,
+  Opener,
+  useFields,
+} from "../../ui/dialog.tsx";
 import { JsonDiff } from "../../ui/diff.tsx";
+import { useOne } from "../../ui/resource.tsx";
 import { DryRun } from "./dry-run.tsx";
 import { PolicyFields, type TypedPolicy } from "./policy-fields.tsx";
 
@@ -27,43 +34,48 @@ const textOf = ({ actions, resources, condition }: TypedPolicy): TypedPolicy => 
 
 export function PolicyPage() {
   const scope = accessScope();
-  const id = address.value.rest[0] ?? "";
-  const { value, error, reload } = useLoaded((signal) => getPolicy(scope, id, signal), [scope, id]);
-  useEffect(() => noteRecent("policies", id), [id]);
-  if (!value) return <Unread error={error} onRetry={reload} one="policy" all="policies" />;
-  return <PolicyInside key={value.version} found={value} onDone={reload} />;
+  const {
+    value: found,
+    reload,
+    unread,
+  } = useOne({ one: "policy", all: "policies" }, (id, signal) => getPolicy(scope, id, signal), [scope]);
+  return found ? <PolicyInside key={found.version} found={found} onDone={reload} /> : unread;
 }
 
 function PolicyInside({ found, onDone }: { found: PolicyData; onDone: () => void }) {
   const scope = accessScope();
   const [text, setText] = useState(() => textOf(found));
-  const [asked, setAsked] = useState<"save" | "delete">();
-  const close = () => setAsked(undefined);
   const isChanged = JSON.stringify(text) !== JSON.stringify(textOf(found));
-  const manages = may(scope.manages.policies);
   return (
-    <div class="page">
-      <PageHead
-        title={<Text of={found.name} />}
-        about={<Id of={found.id} what="Policy id" />}
-        actions={
-          manages && (
-            <>
-              <Button kind="primary" isDisabled={!isChanged} onClick={() => setAsked("save")}>
-                Save…
-              </Button>
-              <Button icon="trash" onClick={() => setAsked("delete")}>
-                Delete…
-              </Button>
-            </>
-          )
-        }
-      />
+    <Page
+      title={<Text of={found.name} />}
+      about={<Id of={found.id} what="Policy id" />}
+      actions={
+        may(scope.manages.policies) && (
+          <>
+            <Opener kind="primary" isDisabled={!isChanged} text="Save…">
+              {(onClose) => <SaveDialog {...{ found, text, onDone, onClose }} />}
+            </Opener>
+            <ConfirmOpener
+              text="Delete…"
+              icon="trash"
+              title={`Delete policy ${plain(found.name)}?`}
+              verb="Delete the policy"
+              act={() => deletePolicy(scope, found.id)}
+              done="Policy deleted"
+              onDone={() => go(hrefOf(["policies"]))}
+            >
+              <p>What it denied is granted again to the roles that have it.</p>
+            </ConfirmOpener>
+          </>
+        )
+      }
+    >
       <Facts
         of={[
           ["Effect", found.effect],
           ["Version", count(found.version)],
-          ["Changed", <When key="changed" at={instantOf(found.updated_at)} />],
+          ["Changed", <When key="changed" at={found.updated_at} />],
         ]}
       />
       {found.warnings?.map((warning) => (
@@ -86,41 +98,21 @@ function PolicyInside({ found, onDone }: { found: PolicyData; onDone: () => void
           <Versions of={found} onDone={onDone} />
         </Section>
       )}
-      {asked === "save" && <SaveDialog {...{ found, text, onDone }} onClose={close} />}
-      {asked === "delete" && (
-        <Confirm
-          title={`Delete policy ${plain(found.name)}?`}
-          verb="Delete the policy"
-          act={() => deletePolicy(scope, found.id)}
-          done="Policy deleted"
-          onDone={() => go(hrefOf(["policies"]))}
-          onClose={close}
-        >
-          <p>What it denied is granted again to the roles that have it.</p>
-        </Confirm>
-      )}
-    </div>
+    </Page>
   );
 }
 
-function SaveDialog(props: {
-  found: PolicyData;
-  text: TypedPolicy;
-  onDone: () => void;
-  onClose: () => void;
-}) {
-  const { found, text, onDone, onClose } = props;
-  const [reason, setReason] = useState("");
+function SaveDialog({ found, text, ...ends }: ChangeEnds & { found: PolicyData; text: TypedPolicy }) {
+  const [{ reason }, field] = useFields({ reason: "" });
   const submit = async () => {
     const body = { ...text, ...(reason && { change_reason: reason }) };
     const { version } = await changePolicy(accessScope(), found.id, body);
-    toast("done", `${plain(found.name)} is at version ${count(version)}`);
-    onDone();
+    return `${plain(found.name)} is at version ${count(version)}`;
   };
   return (
-    <FormDialog title={`Save ${plain(found.name)}?`} submit="Save" onSubmit={submit} onClose={onClose}>
+    <FormDialog title={`Save ${plain(found.name)}?`} submit="Save" onSubmit={submit} {...ends}>
       <JsonDiff before={textOf(found)} after={text} />
-      <Field label="Reason" value={reason} onInput={setReason} hint="Kept with the version." />
+      <Field label="Reason" {...field("reason")} hint="Kept with the version." />
     </FormDialog>
   );
 }
@@ -145,9 +137,7 @@ function Versions({ of, onDone }: { of: PolicyData; onDone: () => void }) {
             </summary>
             <JsonDiff before={value[index + 1] ? textOf(value[index + 1]!) : {}} after={textOf(version)} />
             {index > 0 && may("orgs:manage") && (
-              <Button icon="undo" onClick={() => setRolled(version)}>
-                Roll back to this…
-              </Button>
+              <Button icon="undo" text="Roll back to this…" onClick={() => setRolled(version)} />
             )}
           </details>
         </li>

@@ -11,31 +11,44 @@ import {
   unassignPolicy,
 } from "../../lib/access.ts";
 import { count, plain } from "../../lib/format.ts";
-import { useChanged, useLoaded, useNet } from "../../lib/hooks.ts";
+import { useFollowed, useLoaded } from "../../lib/hooks.ts";
 import { hrefOf } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
-import { attempt, toast } from "../../lib/toasts.ts";
+import { attempt } from "../../lib/toasts.ts";
 import { Button, Empty, Failure, Text } from "../../ui/basics.tsx";
-import { Check, Choice, Confirm, Dialog, Field, FormDialog } from "../../ui/dialog.tsx";
+import {
+  type ChangeEnds,
+  Check,
+  Choice,
+  Confirm,
+  Dialog,
+  Field,
+  FormDialog,
+  Opener,
+  useFields,
+} from "../../ui/dialog.tsx";
 import { ReadTable } from "../../ui/table.tsx";
 
-type AskedOfRoles = { deed: "create" } | { deed: "policies" | "delete"; role: RoleData };
+interface AskedOfRole {
+  deed: "policies" | "delete";
+  role: RoleData;
+}
 
 export function Roles({ scope }: { scope: AccessScope }) {
-  const [asked, setAsked] = useState<AskedOfRoles>();
-  const close = () => setAsked(undefined);
+  const [asked, setAsked] = useState<AskedOfRole>();
   const read = useLoaded((signal) => listRoles(scope, signal), [scope]);
-  useChanged("roles", read.reload);
-  useNet(read.reload);
+  useFollowed(read.reload, { list: "roles" });
   const manages = may(scope.manages.roles);
-  const done = { onDone: read.reload, onClose: close };
+  const done = { onDone: read.reload, onClose: () => setAsked(undefined) };
   return (
     <>
       <div class="toolbar">
         {manages && (
-          <Button kind="primary" icon="plus" onClick={() => setAsked({ deed: "create" })}>
-            New role…
-          </Button>
+          <Opener kind="primary" icon="plus" text="New role…">
+            {(onClose) => (
+              <RoleDialog {...{ scope, onClose }} roles={read.value ?? []} onDone={read.reload} />
+            )}
+          </Opener>
         )}
       </div>
       <ReadTable
@@ -65,54 +78,45 @@ export function Roles({ scope }: { scope: AccessScope }) {
               <span class="row-actions">
                 <Button onClick={() => setAsked({ deed: "policies", role })}>Policies…</Button>
                 {manages && !role.is_default && (
-                  <Button icon="trash" onClick={() => setAsked({ deed: "delete", role })}>
-                    Delete…
-                  </Button>
+                  <Button icon="trash" text="Delete…" onClick={() => setAsked({ deed: "delete", role })} />
                 )}
               </span>
             ),
           },
         ]}
-        empty={<Empty title="No roles" />}
+        empty="No roles"
       />
-      {asked?.deed === "create" && <RoleDialog scope={scope} roles={read.value ?? []} {...done} />}
       {asked?.deed === "policies" && <RolePolicies scope={scope} role={asked.role} {...done} />}
       {asked?.deed === "delete" && <DeleteRole scope={scope} role={asked.role} {...done} />}
     </>
   );
 }
 
-interface RoleDialogProps {
+interface RoleDialogProps extends ChangeEnds {
   scope: AccessScope;
-  onDone: () => void;
-  onClose: () => void;
 }
 
-function RoleDialog(props: RoleDialogProps & { roles: readonly RoleData[] }) {
-  const { scope, roles, onDone, onClose } = props;
-  const [name, setName] = useState("");
-  const [base, setBase] = useState("");
+function RoleDialog({ scope, roles, ...ends }: RoleDialogProps & { roles: readonly RoleData[] }) {
+  const [{ name, base }, field] = useFields({ name: "", base: "" });
   const submit = async () => {
     await createRole(scope, { name, ...(base && { base }) });
-    toast("done", `Role ${plain(name)} made`);
-    onDone();
+    return `Role ${plain(name)} made`;
   };
   const builtIn = roles.filter(({ is_default }) => is_default).map((role) => [role.name, role.name] as const);
   return (
-    <FormDialog title="New role" submit="Make" onSubmit={submit} onClose={onClose}>
-      <Field label="Name" isRequired value={name} onInput={setName} />
+    <FormDialog title="New role" submit="Make" onSubmit={submit} {...ends}>
+      <Field label="Name" isRequired {...field("name")} />
       <Choice
         label="Grants what this role may"
-        value={base}
+        {...field("base")}
         options={[["", "Nothing"], ...builtIn]}
-        onChange={setBase}
         hint="Its policies deny single things of that."
       />
     </FormDialog>
   );
 }
 
-function DeleteRole({ scope, role, onDone, onClose }: RoleDialogProps & { role: RoleData }) {
+function DeleteRole({ scope, role, ...ends }: RoleDialogProps & { role: RoleData }) {
   const [isForced, setForced] = useState(false);
   return (
     <Confirm
@@ -120,8 +124,7 @@ function DeleteRole({ scope, role, onDone, onClose }: RoleDialogProps & { role: 
       verb="Delete the role"
       act={() => deleteRole(scope, role.id, isForced)}
       done="Role deleted"
-      onDone={onDone}
-      onClose={onClose}
+      {...ends}
     >
       <Check label="Take it off every user and key that has it" isChecked={isForced} onChange={setForced} />
     </Confirm>
@@ -180,11 +183,9 @@ function RolePolicies({ scope, role, onDone, onClose }: RoleDialogProps & { role
             label="Give it another"
             value={chosen}
             options={[["", "Choose a policy…"], ...others.map(({ id, name }) => [id, name] as const)]}
-            onChange={setChosen}
+            onInput={setChosen}
           />
-          <Button type="submit" isDisabled={chosen === ""}>
-            Give
-          </Button>
+          <Button type="submit" text="Give" isDisabled={chosen === ""} />
         </form>
       )}
     </Dialog>

@@ -10,11 +10,10 @@ import {
   listUsers,
   type SessionData,
 } from "../../lib/access.ts";
-import { instantOf } from "../../lib/format.ts";
-import { type LoadedPages, useChanged, useLoaded, useNet, usePages } from "../../lib/hooks.ts";
+import { type LoadedPages, useFollowed, useLoaded, usePages } from "../../lib/hooks.ts";
 import { may } from "../../lib/session.ts";
-import { Button, Empty, Section, Text, When } from "../../ui/basics.tsx";
-import { Confirm } from "../../ui/dialog.tsx";
+import { Button, Section, Text, When } from "../../ui/basics.tsx";
+import { type ChangeEnds, Confirm } from "../../ui/dialog.tsx";
 import { type Column, ReadTable } from "../../ui/table.tsx";
 
 /** Who is signed in, from where: the viewer's own sessions, and for an admin those of all. */
@@ -31,8 +30,7 @@ function OwnSessions() {
   const [ended, setEnded] = useState<SessionData>();
   const [isEndingOthers, setEndingOthers] = useState(false);
   const read = usePages(listOwnSessions, []);
-  useChanged(may(accessScope().reads.users) ? "sessions" : "", read.reload);
-  useNet(read.reload);
+  useFollowed(read.reload, { list: may(accessScope().reads.users) ? "sessions" : "" });
   return (
     <Section
       title="Your sessions"
@@ -70,8 +68,7 @@ function SessionsOfAll({ scope }: { scope: AccessScope }) {
   const [ended, setEnded] = useState<SessionData>();
   const read = usePages((cursor, signal) => listSessions(scope, cursor, signal), [scope.path]);
   const { value: users = [] } = useLoaded((signal) => listUsers(scope, signal), [scope.path]);
-  useChanged("sessions", read.reload);
-  useNet(read.reload);
+  useFollowed(read.reload, { list: "sessions" });
   const emails = new Map(users.map(({ id, email }) => [id, email]));
   const who: Column<SessionData> = {
     name: "User",
@@ -126,27 +123,25 @@ function SessionTable(props: {
             </>
           ),
         },
-        { name: "Began", isNumber: true, of: ({ created_at }) => <When at={instantOf(created_at)} /> },
-        { name: "Used", isNumber: true, of: ({ last_used_at }) => <When at={instantOf(last_used_at)} /> },
+        { name: "Began", isNumber: true, of: ({ created_at }) => <When at={created_at} /> },
+        { name: "Used", isNumber: true, of: ({ last_used_at }) => <When at={last_used_at} /> },
         {
           name: "",
           of: (session) =>
             onEnd &&
             !session.is_current && (
               <span class="row-actions">
-                <Button icon="close" onClick={() => onEnd(session)}>
-                  End…
-                </Button>
+                <Button icon="close" text="End…" onClick={() => onEnd(session)} />
               </span>
             ),
         },
       ]}
-      empty={<Empty title="No sessions" />}
+      empty="No sessions"
     />
   );
 }
 
-const EndDialog = (props: { act: () => Promise<void>; onDone: () => void; onClose: () => void }) => (
+const EndDialog = (props: ChangeEnds & { act: () => Promise<void> }) => (
   <Confirm title="End the session?" verb="End the session" done="Session ended" {...props}>
     <p>Within a second no node believes it, and its open pages close.</p>
   </Confirm>

@@ -11,42 +11,53 @@ import {
   rolesOfUser,
   type UserData,
 } from "../../lib/access.ts";
-import { instantOf, plain } from "../../lib/format.ts";
-import { useChanged, useLoaded, useNet } from "../../lib/hooks.ts";
+import { plain } from "../../lib/format.ts";
+import { useFollowed, useLoaded } from "../../lib/hooks.ts";
 import { may, self } from "../../lib/session.ts";
-import { toast } from "../../lib/toasts.ts";
-import { Button, Empty, Text, When } from "../../ui/basics.tsx";
-import { Check, Confirm, Field, FormDialog } from "../../ui/dialog.tsx";
+import { Button, Text, When } from "../../ui/basics.tsx";
+import {
+  type ChangeEnds,
+  Check,
+  Confirm,
+  type DialogEnds,
+  Field,
+  FormDialog,
+  Opener,
+  useFields,
+} from "../../ui/dialog.tsx";
 import { Status } from "../../ui/status.tsx";
 import { ReadTable } from "../../ui/table.tsx";
 import { RoleChoice, RoleTags } from "./role-choice.tsx";
 
-type AskedOfUsers = { deed: "create" | "password" } | { deed: "edit" | "delete"; user: UserData };
+interface AskedOfUser {
+  deed: "edit" | "delete";
+  user: UserData;
+}
 
 /** Roles as a choice; none where the viewer may not see them. */
 export const readRoles = async (scope: AccessScope, signal: AbortSignal): Promise<RoleData[]> =>
   may(scope.reads.roles) ? listRoles(scope, signal) : [];
 
 export function Users({ scope }: { scope: AccessScope }) {
-  const [asked, setAsked] = useState<AskedOfUsers>();
-  const close = () => setAsked(undefined);
+  const [asked, setAsked] = useState<AskedOfUser>();
   const read = useLoaded((signal) => listUsers(scope, signal), [scope]);
   const { value: roles = [] } = useLoaded((signal) => readRoles(scope, signal), [scope]);
-  useChanged("users", read.reload);
-  useNet(read.reload);
+  useFollowed(read.reload, { list: "users" });
   const manages = may(scope.manages.users);
   const own = self.value?.id;
-  const done = { onDone: read.reload, onClose: close };
+  const done = { onDone: read.reload, onClose: () => setAsked(undefined) };
   return (
     <>
       <div class="toolbar">
         {manages && (
-          <Button kind="primary" icon="plus" onClick={() => setAsked({ deed: "create" })}>
-            New user…
-          </Button>
+          <Opener kind="primary" icon="plus" text="New user…">
+            {(onClose) => <UserDialog {...{ scope, roles, onClose }} onDone={read.reload} />}
+          </Opener>
         )}
         {!scope.isPlatform && self.value?.kind === "user" && (
-          <Button onClick={() => setAsked({ deed: "password" })}>Change my password…</Button>
+          <Opener text="Change my password…">
+            {(onClose) => own && <PasswordDialog id={own} onClose={onClose} />}
+          </Opener>
         )}
       </div>
       <ReadTable
@@ -72,34 +83,24 @@ export function Users({ scope }: { scope: AccessScope }) {
                 },
               ]
             : []),
-          {
-            name: "Last login",
-            isNumber: true,
-            of: ({ last_login_at }) => <When at={instantOf(last_login_at)} />,
-          },
-          { name: "Made", isNumber: true, of: ({ created_at }) => <When at={instantOf(created_at)} /> },
+          { name: "Last login", isNumber: true, of: ({ last_login_at }) => <When at={last_login_at} /> },
+          { name: "Made", isNumber: true, of: ({ created_at }) => <When at={created_at} /> },
           {
             name: "",
             of: (user) =>
               manages && (
                 <span class="row-actions">
-                  <Button icon="edit" onClick={() => setAsked({ deed: "edit", user })}>
-                    Edit…
-                  </Button>
+                  <Button icon="edit" text="Edit…" onClick={() => setAsked({ deed: "edit", user })} />
                   {user.id !== own && (
-                    <Button icon="trash" onClick={() => setAsked({ deed: "delete", user })}>
-                      Delete…
-                    </Button>
+                    <Button icon="trash" text="Delete…" onClick={() => setAsked({ deed: "delete", user })} />
                   )}
                 </span>
               ),
           },
         ]}
-        empty={<Empty title="No users" />}
+        empty="No users"
       />
-      {asked?.deed === "create" && <UserDialog {...{ scope, roles }} {...done} />}
       {asked?.deed === "edit" && <UserDialog {...{ scope, roles }} user={asked.user} {...done} />}
-      {asked?.deed === "password" && own && <PasswordDialog id={own} onClose={close} />}
       {asked?.deed === "delete" && (
         <Confirm
           title={`Delete ${plain(asked.user.email)}?`}
@@ -115,17 +116,10 @@ export function Users({ scope }: { scope: AccessScope }) {
   );
 }
 
-function UserDialog(props: {
-  scope: AccessScope;
-  roles: readonly RoleData[];
-  user?: UserData;
-  onDone: () => void;
-  onClose: () => void;
-}) {
-  const { scope, roles, user, onDone, onClose } = props;
-  const [email, setEmail] = useState(user?.email ?? "");
-  const [name, setName] = useState(user?.name ?? "");
-  const [password, setPassword] = useState("");
+function UserDialog(props: ChangeEnds & { scope: AccessScope; roles: readonly RoleData[]; user?: UserData }) {
+  const { scope, roles, user, ...ends } = props;
+  const { email: known = "", name: called = "" } = user ?? {};
+  const [{ email, name, password }, field] = useFields({ email: known, name: called, password: "" });
   const [chosen, setChosen] = useState<string[]>(() => (user ? rolesOfUser(user) : []));
   const [isActive, setActive] = useState(user?.is_active ?? true);
   const submit = async () => {
@@ -136,26 +130,24 @@ function UserDialog(props: {
       ...(scope.isPlatform && user && { is_active: isActive }),
     };
     await (user ? changeUser(scope, user.id, body) : createUser(scope, body));
-    toast("done", `${plain(email)} ${user ? "changed" : "may sign in"}`);
-    onDone();
+    return `${plain(email)} ${user ? "changed" : "may sign in"}`;
   };
   return (
     <FormDialog
       title={user ? `Edit ${plain(user.email)}` : "New user"}
       submit={user ? "Save" : "Make"}
       onSubmit={submit}
-      onClose={onClose}
+      {...ends}
     >
-      <Field label="Email" type="email" isRequired value={email} onInput={setEmail} />
-      <Field label="Name" isRequired={scope.isPlatform} value={name} onInput={setName} />
+      <Field label="Email" type="email" isRequired {...field("email")} />
+      <Field label="Name" isRequired={scope.isPlatform} {...field("name")} />
       {(!user || scope.isPlatform) && (
         <Field
           label="Password"
           type="password"
           autoComplete="new-password"
           isRequired={!user}
-          value={password}
-          onInput={setPassword}
+          {...field("password")}
           {...(user && { hint: "Empty: it stays. Another one ends every session of theirs." })}
         />
       )}
@@ -165,32 +157,18 @@ function UserDialog(props: {
   );
 }
 
-function PasswordDialog({ id, onClose }: { id: string; onClose: () => void }) {
-  const [current, setCurrent] = useState("");
-  const [next, setNext] = useState("");
+function PasswordDialog({ id, onClose }: DialogEnds & { id: string }) {
+  const [{ current, next }, field] = useFields({ current: "", next: "" });
   const submit = async () => {
     await changePassword(id, { current_password: current, new_password: next });
-    toast("done", "Password changed: sign in again");
+    return "Password changed: sign in again";
   };
+  const secret = { type: "password", isRequired: true } as const;
   return (
     <FormDialog title="Change my password" submit="Change" onSubmit={submit} onClose={onClose}>
       <p>Every session of yours ends, this one too.</p>
-      <Field
-        label="Password of now"
-        type="password"
-        autoComplete="current-password"
-        isRequired
-        value={current}
-        onInput={setCurrent}
-      />
-      <Field
-        label="New password"
-        type="password"
-        autoComplete="new-password"
-        isRequired
-        value={next}
-        onInput={setNext}
-      />
+      <Field label="Password of now" {...secret} autoComplete="current-password" {...field("current")} />
+      <Field label="New password" {...secret} autoComplete="new-password" {...field("next")} />
     </FormDialog>
   );
 }

@@ -1,11 +1,11 @@
 import type { Static } from "@sinclair/typebox";
-import { useState } from "preact/hooks";
 import type { Health } from "../../../domain/cluster/nodes/wire.ts";
 import { rest } from "../../lib/api.ts";
 import { bytes, count, duration, instantOf } from "../../lib/format.ts";
 import { useLoaded, useNet, useTick } from "../../lib/hooks.ts";
 import { may, viewer } from "../../lib/session.ts";
-import { Button, Empty, Facts, Failure, PageHead, Section, Text, When } from "../../ui/basics.tsx";
+import { Empty, Facts, Failure, Page, Section, Text, When } from "../../ui/basics.tsx";
+import { Opener } from "../../ui/dialog.tsx";
 import { Status } from "../../ui/status.tsx";
 import { Table } from "../../ui/table.tsx";
 import { RotateDialog, rotatedKinds } from "./rotate-dialog.tsx";
@@ -25,26 +25,29 @@ export function ClusterPage() {
     (signal) => rest<ClusterData>("/api/v1/cluster/health", { signal }),
     [],
   );
-  const [isRotating, setRotating] = useState(false);
   useNet(reload, readMs);
   const mayRotate = viewer.value?.kind === "platform" && may("platform:keys:manage");
   return (
-    <div class="page">
-      <PageHead
-        title={
-          <>
-            Cluster
-            {value && <Status of={value.status} />}
-          </>
-        }
-        about="As the node that answers sees it"
-        actions={mayRotate && <Button onClick={() => setRotating(true)}>Rotate a secret…</Button>}
-      />
+    <Page
+      title={
+        <>
+          Cluster
+          {value && <Status of={value.status} />}
+        </>
+      }
+      about="As the node that answers sees it"
+      actions={
+        mayRotate && (
+          <Opener text="Rotate a secret…">
+            {(onClose) => <RotateDialog onDone={reload} onClose={onClose} />}
+          </Opener>
+        )
+      }
+    >
       {error !== undefined && <Failure error={error} onRetry={reload} />}
       {!value && error === undefined && <p class="faint">Reading…</p>}
       {value && <ClusterInside of={value} />}
-      {isRotating && <RotateDialog onRotated={reload} onClose={() => setRotating(false)} />}
-    </div>
+    </Page>
   );
 }
 
@@ -148,12 +151,8 @@ function Nodes(props: {
           isNumber: true,
           of: ({ memory_bytes }) => (memory_bytes === undefined ? "–" : bytes(memory_bytes)),
         },
-        {
-          name: "Heartbeat",
-          isNumber: true,
-          of: ({ last_heartbeat }) => <When at={instantOf(last_heartbeat)} />,
-        },
-        { name: "Up since", isNumber: true, of: ({ started_at }) => <When at={instantOf(started_at)} /> },
+        { name: "Heartbeat", isNumber: true, of: ({ last_heartbeat }) => <When at={last_heartbeat} /> },
+        { name: "Up since", isNumber: true, of: ({ started_at }) => <When at={started_at} /> },
       ]}
     />
   );
@@ -191,7 +190,7 @@ const Secrets = ({ of }: { of: readonly RotatedData[] }) => (
     columns={[
       { name: "Secret", of: ({ kind }) => secretNames.get(kind) ?? kind },
       { name: "Version", isNumber: true, of: ({ version }) => count(version) },
-      { name: "Rotated", isNumber: true, of: ({ rotated_at }) => <When at={instantOf(rotated_at)} /> },
+      { name: "Rotated", isNumber: true, of: ({ rotated_at }) => <When at={rotated_at} /> },
       {
         name: "The one before is good until",
         isNumber: true,

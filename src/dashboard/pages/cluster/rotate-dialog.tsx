@@ -1,9 +1,7 @@
-import { useState } from "preact/hooks";
 import { rest } from "../../lib/api.ts";
 import { counted } from "../../lib/format.ts";
-import { toast } from "../../lib/toasts.ts";
 import { Button } from "../../ui/basics.tsx";
-import { Choice, Field, FormDialog } from "../../ui/dialog.tsx";
+import { type ChangeEnds, Choice, Field, FormDialog, useFields } from "../../ui/dialog.tsx";
 
 /** Secrets of the installation that people rotate, and what each is for. */
 export const rotatedKinds = [
@@ -21,14 +19,12 @@ const madeUp = (): string =>
   ).join("");
 
 /** Replaces a secret of the installation on every node. */
-export function RotateDialog({ onRotated, onClose }: { onRotated: () => void; onClose: () => void }) {
-  const [kind, setKind] = useState<string>("jwt_secret");
-  const [value, setValue] = useState("");
+export function RotateDialog(ends: ChangeEnds) {
+  const [{ kind, value }, field] = useFields({ kind: "jwt_secret", value: "" });
   const submit = async () => {
     const body = { kind, new_value: value };
     const answer = await rest<{ confirmed_nodes: string[] }>("/api/v1/cluster/rotate-token", { body });
-    toast("done", `Rotated; ${counted(answer.confirmed_nodes.length, "node")} already on it`);
-    onRotated();
+    return `Rotated; ${counted(answer.confirmed_nodes.length, "node")} already on it`;
   };
   return (
     <FormDialog
@@ -36,21 +32,20 @@ export function RotateDialog({ onRotated, onClose }: { onRotated: () => void; on
       submit="Rotate"
       isDangerous
       onSubmit={submit}
-      onClose={onClose}
+      {...ends}
     >
       <p>Every node uses the new one from now on. What the old one signed stays good for a day.</p>
-      <Choice label="Secret" value={kind} options={rotatedKinds} onChange={setKind} />
+      <Choice label="Secret" {...field("kind")} options={rotatedKinds} />
       <Field
         label="New value"
         type="password"
         autoComplete="new-password"
         isRequired
-        value={value}
-        onInput={setValue}
+        {...field("value")}
         hint="It is never shown again."
       />
       <div>
-        <Button onClick={() => setValue(madeUp())}>Make one up</Button>
+        <Button onClick={() => field("value").onInput(madeUp())}>Make one up</Button>
       </div>
     </FormDialog>
   );

@@ -1,5 +1,5 @@
-import { useEffect, useMemo, useState } from "preact/hooks";
-import { CallError, parsedJson } from "../../lib/api.ts";
+import { useMemo, useState } from "preact/hooks";
+import { parsedJson, unlessMissing } from "../../lib/api.ts";
 import {
   type ConfigChangeData,
   type ConfigData,
@@ -10,36 +10,40 @@ import {
   rollbackConfig,
 } from "../../lib/config.ts";
 import { bytes, count, dateTime, instantOf, plain } from "../../lib/format.ts";
-import { useLive, useLoaded, useNet } from "../../lib/hooks.ts";
-import { noteRecent } from "../../lib/prefs.ts";
-import { address, go, hrefOf } from "../../lib/router.ts";
+import { useFollowed, useLoaded } from "../../lib/hooks.ts";
+import { go, hrefOf } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
-import { toast } from "../../lib/toasts.ts";
-import { Button, Facts, Failure, PageHead, Section, Text, Unread, When } from "../../ui/basics.tsx";
-import { Confirm, Field, FormDialog } from "../../ui/dialog.tsx";
+import { Button, Facts, Failure, Page, Section, Text, When } from "../../ui/basics.tsx";
+import {
+  type ChangeEnds,
+  Confirm,
+  ConfirmOpener,
+  Field,
+  FormDialog,
+  Opener,
+  useFields,
+} from "../../ui/dialog.tsx";
 import { JsonDiff } from "../../ui/diff.tsx";
 import { JsonView } from "../../ui/json-view.tsx";
+import { useOne } from "../../ui/resource.tsx";
 
 async function readConfig(name: string, signal: AbortSignal) {
   const [found, changes] = await Promise.all([
-    getConfig(name, "", signal).catch((error: unknown) => {
-      if (error instanceof CallError && error.status === 404) return undefined;
-      throw error;
-    }),
+    unlessMissing(getConfig(name, "", signal)),
     listConfigChanges(name, signal),
   ]);
   return { found, changes };
 }
 
 export function ConfigPage() {
-  const name = address.value.rest[0] ?? "";
-  const { value, error, reload } = useLoaded((signal) => readConfig(name, signal), [name]);
-  useLive(`system.config.${name}.updated`, { onFrame: reload, onBack: reload });
-  useNet(reload);
-  useEffect(() => noteRecent("config", name), [name]);
-  if (!value)
-    return <Unread error={error} onRetry={reload} one="document" all="config" allName="documents" />;
-  return <ConfigInside name={name} {...value} onDone={reload} />;
+  const {
+    id: name,
+    value,
+    reload,
+    unread,
+  } = useOne({ one: "document", all: "config", allName: "documents" }, readConfig);
+  useFollowed(reload, { frames: `system.config.${name}.updated` });
+  return value ? <ConfigInside name={name} {...value} onDone={reload} /> : unread;
 }
 
 function ConfigInside(props: {
@@ -50,32 +54,37 @@ function ConfigInside(props: {
   onDone: () => void;
 }) {
   const { name, found, changes, onDone } = props;
-  const [asked, setAsked] = useState<"edit" | "delete">();
-  const close = () => setAsked(undefined);
   return (
-    <div class="page">
-      <PageHead
-        title={<Text of={name} />}
-        actions={
-          may("secrets:manage") &&
-          found && (
-            <>
-              <Button kind="primary" icon="edit" onClick={() => setAsked("edit")}>
-                Edit…
-              </Button>
-              <Button icon="trash" onClick={() => setAsked("delete")}>
-                Delete…
-              </Button>
-            </>
-          )
-        }
-      />
+    <Page
+      title={<Text of={name} />}
+      actions={
+        may("secrets:manage") &&
+        found && (
+          <>
+            <Opener kind="primary" icon="edit" text="Edit…">
+              {(onClose) => <EditDialog {...{ found, onDone, onClose }} />}
+            </Opener>
+            <ConfirmOpener
+              text="Delete…"
+              icon="trash"
+              title={`Delete ${plain(name)}?`}
+              verb="Delete the document"
+              act={() => deleteConfig(name, found.revision)}
+              done="Document deleted"
+              onDone={() => go(hrefOf(["config"]))}
+            >
+              <p>Functions that read it find none. Its history can bring it back as long as it is kept.</p>
+            </ConfirmOpener>
+          </>
+        )
+      }
+    >
       <Facts
         of={
           found
             ? [
                 ["Revision", count(found.revision)],
-                ["Changed", <When key="changed" at={instantOf(found.updatedAt)} />],
+                ["Changed", <When key="changed" at={found.updatedAt} />],
               ]
             : [["State", "deleted"]]
         }
@@ -96,20 +105,7 @@ function ConfigInside(props: {
           </ol>
         </Section>
       </div>
-      {asked === "edit" && found && <EditDialog found={found} onDone={onDone} onClose={close} />}
-      {asked === "delete" && found && (
-        <Confirm
-          title={`Delete ${plain(name)}?`}
-          verb="Delete the document"
-          act={() => deleteConfig(name, found.revision)}
-          done="Document deleted"
-          onDone={() => go(hrefOf(["config"]))}
-          onClose={close}
-        >
-          <p>Functions that read it find none. Its history can bring it back as long as it is kept.</p>
-        </Confirm>
-      )}
-    </div>
+    </Page>
   );
 }
 
@@ -134,9 +130,7 @@ function Change(props: {
         </summary>
         {isOpen && <ChangeDiff {...{ name, change, before }} />}
         {!isNewest && change.operation === "put" && may("secrets:manage") && (
-          <Button icon="undo" onClick={() => setRolling(true)}>
-            Roll back to this…
-          </Button>
+          <Button icon="undo" text="Roll back to this…" onClick={() => setRolling(true)} />
         )}
       </details>
       {isRolling && (
@@ -170,11 +164,10 @@ function ChangeDiff(props: { name: string; change: ConfigChangeData; before: Con
   return <JsonDiff before={value[0]} after={value[1]} />;
 }
 
-function EditDialog(props: { found: ConfigData; onDone: () => void; onClose: () => void }) {
-  const { found, onDone, onClose } = props;
+function EditDialog({ found, ...ends }: ChangeEnds & { found: ConfigData }) {
   // What was read when the form opened: a change of another meanwhile refuses this one.
   const [read] = useState(found);
-  const [text, setText] = useState(() => JSON.stringify(found.data, null, 2));
+  const [{ text }, field] = useFields(() => ({ text: JSON.stringify(found.data, null, 2) }));
   const parsed = useMemo(() => {
     try {
       return { data: JSON.parse(text) as unknown };
@@ -184,17 +177,16 @@ function EditDialog(props: { found: ConfigData; onDone: () => void; onClose: () 
   }, [text]);
   const submit = async () => {
     const { revision } = await putConfig(read.name, parsedJson(text, "document"), read.revision);
-    toast("done", `${plain(read.name)} is at revision ${count(revision)}`);
-    onDone();
+    return `${plain(read.name)} is at revision ${count(revision)}`;
   };
   return (
-    <FormDialog title={`Edit ${plain(read.name)}`} submit="Save" onSubmit={submit} onClose={onClose}>
+    <FormDialog title={`Edit ${plain(read.name)}`} submit="Save" onSubmit={submit} {...ends}>
       {found.revision !== read.revision && (
         <p class="form-error" role="status">
           {`Another has changed it since you opened it: it is at revision ${count(found.revision)}.`}
         </p>
       )}
-      <Field label="Document (JSON)" isCode rows={14} value={text} onInput={setText} />
+      <Field label="Document (JSON)" isCode rows={14} {...field("text")} />
       {parsed && (
         <>
           <h3>What changes</h3>

@@ -1,9 +1,9 @@
 import { rpc } from "../../lib/api.ts";
 import { count } from "../../lib/format.ts";
-import { useLive, useLoaded, useNet } from "../../lib/hooks.ts";
+import { useFollowed, useLoaded } from "../../lib/hooks.ts";
 import { address, hrefOf } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
-import { Empty, PageHead, Tabs, Text } from "../../ui/basics.tsx";
+import { Page, Tabs, Text } from "../../ui/basics.tsx";
 import { ReadTable } from "../../ui/table.tsx";
 import { EndpointLetters } from "./endpoint-letters.tsx";
 import { OutboxLetters } from "./outbox-letters.tsx";
@@ -22,8 +22,7 @@ export function DeadLettersPage() {
   const asked = address.value.query.get("of") ?? "bus";
   const [shown, , , Letters] = offered.find(([kind]) => kind === asked) ?? offered[0]!;
   return (
-    <div class="page">
-      <PageHead title="Dead letters" about="What was tried until its attempts were spent" />
+    <Page title="Dead letters" about="What was tried until its attempts were spent">
       <Tabs
         label="Where it was going"
         tabs={offered.map(([kind, name]) => ({
@@ -32,7 +31,7 @@ export function DeadLettersPage() {
         }))}
       />
       <Letters key={shown} />
-    </div>
+    </Page>
   );
 }
 
@@ -45,8 +44,7 @@ function GroupLetters() {
       ({ droppedCount, givenUpCount }) => Number(droppedCount ?? 0) + Number(givenUpCount ?? 0) > 0,
     );
   }, []);
-  useLive("system.group.>", { onFrame: read.reload, onBack: read.reload });
-  useNet(read.reload);
+  useFollowed(read.reload, { frames: "system.group.>" });
   return (
     <>
       <p class="lead">
@@ -66,7 +64,7 @@ function GroupLetters() {
           { name: "Dropped", isNumber: true, of: ({ droppedCount }) => count(Number(droppedCount ?? 0)) },
           { name: "Held", isNumber: true, of: ({ inflightCount }) => count(inflightCount ?? 0) },
         ]}
-        empty={<Empty title="No group gave anything up" />}
+        empty="No group gave anything up"
       />
     </>
   );

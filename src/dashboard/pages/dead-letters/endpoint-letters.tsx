@@ -1,8 +1,8 @@
 import { useState } from "preact/hooks";
 import type { WebhookDeadLetter } from "../../../gen/svc/v1/webhook_pb.ts";
 import { rpc } from "../../lib/api.ts";
-import { count, counted, instantOf } from "../../lib/format.ts";
-import { useLive, useLoaded, useNet, usePages } from "../../lib/hooks.ts";
+import { count, counted } from "../../lib/format.ts";
+import { useFollowed, useLoaded, usePages } from "../../lib/hooks.ts";
 import type { InJson } from "../../lib/messages.ts";
 import { hrefOf } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
@@ -24,8 +24,7 @@ export function EndpointLetters() {
     const { endpoints = [] } = await rpc(service, "ListWebhookEndpoints", asked, signal);
     return endpoints.filter(({ deadLetters = 0 }) => deadLetters > 0);
   }, []);
-  useLive("system.webhook_endpoint.>", { onFrame: reload, onBack: reload });
-  useNet(reload);
+  useFollowed(reload, { frames: "system.webhook_endpoint.>" });
   if (error !== undefined) return <Failure error={error} onRetry={reload} />;
   if (!value) return <p class="faint">Reading…</p>;
   if (value.length === 0) return <Empty title="Every receiver took its events" />;
@@ -53,12 +52,8 @@ export function Letters(props: { endpoint: { id?: string; deadLetters?: number }
   const read = usePages(
     async (cursor, signal) => {
       const offset = Number(cursor || "0");
-      const { deadLetters = [] } = await rpc(
-        service,
-        "ListWebhookDeadLetters",
-        { endpointId, limit: pageRows, offset },
-        signal,
-      );
+      const asked = { endpointId, limit: pageRows, offset };
+      const { deadLetters = [] } = await rpc(service, "ListWebhookDeadLetters", asked, signal);
       const next = deadLetters.length < pageRows ? undefined : `${offset + pageRows}`;
       return { rows: deadLetters, next };
     },
@@ -90,7 +85,7 @@ export function Letters(props: { endpoint: { id?: string; deadLetters?: number }
           },
           { name: "Attempts", isNumber: true, of: ({ attempts }) => count(attempts ?? 0) },
           { name: "Last error", of: ({ lastError = "" }) => <Text of={lastError.slice(0, 300)} /> },
-          { name: "Dead", isNumber: true, of: ({ deadAt }) => <When at={instantOf(deadAt)} /> },
+          { name: "Dead", isNumber: true, of: ({ deadAt }) => <When at={deadAt} /> },
           {
             name: "",
             of: (letter) =>
@@ -99,16 +94,14 @@ export function Letters(props: { endpoint: { id?: string; deadLetters?: number }
               ) : (
                 may("webhooks:manage") && (
                   <span class="row-actions">
-                    <Button icon="refresh" onClick={() => void redeliver(letter)}>
-                      Send again
-                    </Button>
+                    <Button icon="refresh" text="Send again" onClick={() => void redeliver(letter)} />
                     <Button onClick={() => setDiscarded(letter)}>Discard…</Button>
                   </span>
                 )
               ),
           },
         ]}
-        empty={<Empty title="No dead letters" />}
+        empty="No dead letters"
       />
       {discarded && (
         <Confirm

@@ -2,13 +2,13 @@ import type { Static } from "@sinclair/typebox";
 import { useState } from "preact/hooks";
 import type { DeadLetter } from "../../../domain/record/outbox/operations.ts";
 import { rest } from "../../lib/api.ts";
-import { count, instantOf } from "../../lib/format.ts";
-import { useLive, useNet, usePages } from "../../lib/hooks.ts";
+import { count } from "../../lib/format.ts";
+import { useFollowed, usePages } from "../../lib/hooks.ts";
 import { readValue } from "../../lib/kv.ts";
-import { address, hrefOf } from "../../lib/router.ts";
+import { address, hrefOf, queryOf } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
 import { attempt } from "../../lib/toasts.ts";
-import { Button, Empty, Text, When } from "../../ui/basics.tsx";
+import { Button, Text, When } from "../../ui/basics.tsx";
 import { Confirm, Dialog } from "../../ui/dialog.tsx";
 import { JsonTextView } from "../../ui/json-view.tsx";
 import { ReadTable } from "../../ui/table.tsx";
@@ -19,13 +19,9 @@ const letters = "/api/v1/outbox/dead-letter";
 const pageRows = 50;
 
 async function listLetters(cursor: string, signal: AbortSignal) {
-  const query = new URLSearchParams({
-    env: address.value.environment,
-    ...{ limit: `${pageRows}`, offset: cursor || "0" },
-  });
-  const { items, offset } = await rest<{ items: LetterData[]; offset: number }>(`${letters}?${query}`, {
-    signal,
-  });
+  const env = address.value.environment;
+  const listPath = `${letters}${queryOf({ env, limit: `${pageRows}`, offset: cursor || "0" })}`;
+  const { items, offset } = await rest<{ items: LetterData[]; offset: number }>(listPath, { signal });
   return { rows: items, next: items.length < pageRows ? undefined : `${offset + items.length}` };
 }
 
@@ -34,8 +30,7 @@ export function OutboxLetters() {
   const read = usePages(listLetters, []);
   const [shown, setShown] = useState<LetterData>();
   const [discarded, setDiscarded] = useState<LetterData>();
-  useLive("system.outbox.>", { onFrame: read.reload, onBack: read.reload });
-  useNet(read.reload);
+  useFollowed(read.reload, { frames: "system.outbox.>" });
   const requeue = async ({ event_id }: LetterData) => {
     const path = `${letters}/${encodeURIComponent(event_id)}/requeue`;
     if (await attempt(() => rest(path, { method: "POST" }), "It is tried anew")) read.reload();
@@ -65,7 +60,7 @@ export function OutboxLetters() {
           },
           { name: "Attempts", isNumber: true, of: ({ attempts }) => count(attempts) },
           { name: "Last error", of: ({ last_error }) => <Text of={last_error.slice(0, 300)} /> },
-          { name: "Dead", isNumber: true, of: ({ dead_at }) => <When at={instantOf(dead_at)} /> },
+          { name: "Dead", isNumber: true, of: ({ dead_at }) => <When at={dead_at} /> },
           {
             name: "",
             of: (letter) => (
@@ -73,9 +68,7 @@ export function OutboxLetters() {
                 {letter.kind !== "group" && <Button onClick={() => setShown(letter)}>Payload</Button>}
                 {may("outbox:manage") && (
                   <>
-                    <Button icon="refresh" onClick={() => void requeue(letter)}>
-                      Try again
-                    </Button>
+                    <Button icon="refresh" text="Try again" onClick={() => void requeue(letter)} />
                     <Button onClick={() => setDiscarded(letter)}>Discard…</Button>
                   </>
                 )}
@@ -83,12 +76,8 @@ export function OutboxLetters() {
             ),
           },
         ]}
-        empty={
-          <Empty
-            title="The bus took everything"
-            says="A message that still cannot be published after its last attempt is kept here, and a delivery that a group gave up."
-          />
-        }
+        empty="The bus took everything"
+        says="A message that still cannot be published after its last attempt is kept here, and a delivery that a group gave up."
       />
       {shown && (
         <Dialog title="Payload" onClose={() => setShown(undefined)}>

@@ -1,6 +1,5 @@
 import { rpc } from "../../lib/api.ts";
-import { instantOf } from "../../lib/format.ts";
-import { useLive, useNet, usePages } from "../../lib/hooks.ts";
+import { useFollowed, usePages } from "../../lib/hooks.ts";
 import { hrefOf } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
 import { attempt } from "../../lib/toasts.ts";
@@ -20,8 +19,7 @@ export function SourceLetters() {
     const next = deliveries.length < pageRows ? undefined : `${offset + pageRows}`;
     return { rows: deliveries, next };
   }, []);
-  useLive("system.webhook_source.>", { onFrame: read.reload, onBack: read.reload });
-  useNet(read.reload);
+  useFollowed(read.reload, { frames: "system.webhook_source.>" });
   const redeliver = async ({ id }: { id?: string }) => {
     const call = () => rpc(service, "RedeliverWebhook", { id });
     if (await attempt(call, "Its event is emitted")) read.reload();
@@ -43,14 +41,12 @@ export function SourceLetters() {
         { name: "Status", of: ({ status = "" }) => <Status of={status} /> },
         { name: "Source", of: ({ sourceId }) => <Text of={sourceId} /> },
         { name: "Error", of: ({ error = "" }) => <Text of={error} /> },
-        { name: "Received", isNumber: true, of: ({ createdAt }) => <When at={instantOf(createdAt)} /> },
+        { name: "Received", isNumber: true, of: ({ createdAt }) => <When at={createdAt} /> },
         {
           name: "",
           of: (delivery) =>
             may("webhooks:manage") && (
-              <Button icon="refresh" onClick={() => void redeliver(delivery)}>
-                Emit its event
-              </Button>
+              <Button icon="refresh" text="Emit its event" onClick={() => void redeliver(delivery)} />
             ),
         },
       ]}

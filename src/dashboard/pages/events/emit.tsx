@@ -4,9 +4,8 @@ import { writeJson } from "../../lib/format.ts";
 import { go, hrefOf } from "../../lib/router.ts";
 import { getSchema, type SchemaView } from "../../lib/schemas.ts";
 import { may } from "../../lib/session.ts";
-import { toast } from "../../lib/toasts.ts";
 import { Button } from "../../ui/basics.tsx";
-import { Field, FormDialog } from "../../ui/dialog.tsx";
+import { type DialogEnds, Field, FormDialog, useFields } from "../../ui/dialog.tsx";
 import { hasFields, SchemaForm } from "../../ui/schema-form.tsx";
 
 /** A name is looked up once nothing more is typed for so long. */
@@ -31,9 +30,9 @@ function useSchemaOf(name: string): SchemaView | undefined {
 }
 
 /** Emits an event, by the fields of its schema where it has one. */
-export function EmitDialog(props: { onClose: () => void; name?: string; data?: unknown }) {
-  const [name, setName] = useState(props.name ?? "");
-  const [text, setText] = useState(() => writeJson(props.data ?? {}));
+export function EmitDialog(props: DialogEnds & { name?: string; data?: unknown }) {
+  const first = () => ({ name: props.name ?? "", text: writeJson(props.data ?? {}) });
+  const [{ name, text }, field] = useFields(first);
   const [wantsText, setWantsText] = useState(false);
   const found = useSchemaOf(name.trim());
   const schema = found?.event === name.trim() ? found : undefined;
@@ -44,17 +43,21 @@ export function EmitDialog(props: { onClose: () => void; name?: string; data?: u
       ...{ event: name.trim(), dataValue: parsedJson(text, "data") },
       ...(schema && { version: schema.version }),
     });
-    toast("done", `Emitted; ${runIds.length} ${runIds.length === 1 ? "run" : "runs"} started`);
     go(hrefOf(["events", eventId]));
+    return `Emitted; ${runIds.length} ${runIds.length === 1 ? "run" : "runs"} started`;
   };
   return (
     <FormDialog title="Emit an event" submit="Emit" onSubmit={submit} onClose={props.onClose}>
-      <Field label="Name" isRequired value={name} onInput={setName} hint="Such as order.placed" />
+      <Field label="Name" isRequired {...field("name")} hint="Such as order.placed" />
       {schema && <p class="hint">{`By version ${schema.version} of its schema`}</p>}
       {hasForm && !wantsText ? (
-        <SchemaForm schema={schema.schema} value={data} onChange={(changed) => setText(writeJson(changed))} />
+        <SchemaForm
+          schema={schema.schema}
+          value={data}
+          onChange={(changed) => field("text").onInput(writeJson(changed))}
+        />
       ) : (
-        <Field label="Data (JSON)" isCode rows={10} value={text} onInput={setText} />
+        <Field label="Data (JSON)" isCode rows={10} {...field("text")} />
       )}
       {hasForm && (
         <p>

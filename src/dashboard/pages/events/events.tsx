@@ -4,7 +4,8 @@ import { count, cut, dateTime, plain } from "../../lib/format.ts";
 import { useLoaded } from "../../lib/hooks.ts";
 import { address, hrefOf, setQuery } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
-import { Button, Empty, Failure, PageHead, Tabs, Text } from "../../ui/basics.tsx";
+import { Button, Empty, Failure, Page, Tabs, Text } from "../../ui/basics.tsx";
+import { Opener } from "../../ui/dialog.tsx";
 import { Icon } from "../../ui/icons.tsx";
 import { EmitDialog } from "./emit.tsx";
 import { Tail } from "./tail.tsx";
@@ -15,20 +16,18 @@ const shownCharacters = 200;
 const listedBytesMax = 2_048;
 
 export function EventsPage() {
-  const [isEmitting, setEmitting] = useState(false);
   const isBrowsing = address.value.query.get("view") === "browse";
   return (
-    <div class="page">
-      <PageHead
-        title="Events"
-        actions={
-          may("events:emit") && (
-            <Button kind="primary" icon="events" onClick={() => setEmitting(true)}>
-              Emit…
-            </Button>
-          )
-        }
-      />
+    <Page
+      title="Events"
+      actions={
+        may("events:emit") && (
+          <Opener kind="primary" icon="events" text="Emit…">
+            {(onClose) => <EmitDialog onClose={onClose} />}
+          </Opener>
+        )
+      }
+    >
       <Tabs
         label="How events are shown"
         tabs={[
@@ -37,8 +36,7 @@ export function EventsPage() {
         ]}
       />
       {isBrowsing ? <Browse /> : <Tail />}
-      {isEmitting && <EmitDialog onClose={() => setEmitting(false)} />}
-    </div>
+    </Page>
   );
 }
 

@@ -68,9 +68,7 @@ export function Tail() {
           <Button icon={isHeld ? "play" : "pause"} isPressed={isHeld} onClick={() => hold(!isHeld)}>
             {isHeld ? "Go on" : "Hold"}
           </Button>
-          <Button kind="quiet" onClick={clear}>
-            Clear
-          </Button>
+          <Button kind="quiet" text="Clear" onClick={clear} />
         </div>
       </search>
       <p class="hint">{`${count(lines.length)} shown, newest first${isHeld ? "; held, nothing is lost" : ""}`}</p>

@@ -1,52 +1,33 @@
-import { useEffect, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import { parsedJson, rpc } from "../../lib/api.ts";
 import { count, dateTime, plain } from "../../lib/format.ts";
 import { type FunctionChangeView, type FunctionView, getFunction, listChanges } from "../../lib/functions.ts";
-import { useLive, useLoaded, useNet } from "../../lib/hooks.ts";
-import { noteRecent } from "../../lib/prefs.ts";
+import { useFollowed } from "../../lib/hooks.ts";
 import { address, go, hrefOf } from "../../lib/router.ts";
-import { listRuns } from "../../lib/runs.ts";
 import { may } from "../../lib/session.ts";
-import { toast } from "../../lib/toasts.ts";
-import {
-  Button,
-  Empty,
-  Facts,
-  Failure,
-  Id,
-  PageHead,
-  Section,
-  Tabs,
-  Text,
-  Unread,
-  When,
-} from "../../ui/basics.tsx";
-import { Field, FormDialog } from "../../ui/dialog.tsx";
+import { Button, Empty, Facts, Id, Page, Section, Tabs, Text, When } from "../../ui/basics.tsx";
+import { type ChangeEnds, type DialogEnds, Field, FormDialog, useFields } from "../../ui/dialog.tsx";
 import { JsonDiff } from "../../ui/diff.tsx";
 import { JsonView } from "../../ui/json-view.tsx";
+import { useOne } from "../../ui/resource.tsx";
 import { Status } from "../../ui/status.tsx";
 import { ReplayDialog } from "../repairs/replay-dialog.tsx";
+import { NewestRuns } from "../runs/newest-runs.tsx";
 import { Triggers } from "./functions.tsx";
 import { Serving } from "./serving.tsx";
 import { Troubles } from "./troubles.tsx";
 
 const runsShown = 15;
 
+async function readFunction(id: string, signal: AbortSignal) {
+  const [shown, changes] = await Promise.all([getFunction(id, signal), listChanges(id, signal)]);
+  return { shown, changes };
+}
+
 export function FunctionPage() {
-  const id = address.value.rest[0] ?? "";
-  const read = useLoaded(
-    async (signal) => {
-      const [shown, changes] = await Promise.all([getFunction(id, signal), listChanges(id, signal)]);
-      return { shown, changes };
-    },
-    [id],
-  );
-  useLive("system.function.>", { onFrame: read.reload, onBack: read.reload });
-  useNet(read.reload);
-  useEffect(() => noteRecent("functions", id), [id]);
-  const { value, error } = read;
-  if (!value) return <Unread error={error} onRetry={read.reload} one="function" all="functions" />;
-  return <FunctionInside {...value} reload={read.reload} />;
+  const { value, reload, unread } = useOne({ one: "function", all: "functions" }, readFunction);
+  useFollowed(reload, { frames: "system.function.>" });
+  return value ? <FunctionInside {...value} reload={reload} /> : unread;
 }
 
 function FunctionInside(props: { shown: FunctionView; changes: FunctionChangeView[]; reload: () => void }) {
@@ -55,17 +36,16 @@ function FunctionInside(props: { shown: FunctionView; changes: FunctionChangeVie
   const to = (name: string) =>
     hrefOf(["functions", shown.id], { tab: name === "activity" ? undefined : name });
   return (
-    <div class="page">
-      <PageHead
-        title={
-          <>
-            <Text of={shown.name} />
-            <Status of={shown.status} />
-          </>
-        }
-        about={<Id of={shown.id} what="Function id" />}
-        actions={<FunctionActions shown={shown} onDone={reload} />}
-      />
+    <Page
+      title={
+        <>
+          <Text of={shown.name} />
+          <Status of={shown.status} />
+        </>
+      }
+      about={<Id of={shown.id} what="Function id" />}
+      actions={<FunctionActions shown={shown} onDone={reload} />}
+    >
       {shown.description && <Text of={shown.description} in="p" class="lead" />}
       <Facts
         of={[
@@ -77,7 +57,7 @@ function FunctionInside(props: { shown: FunctionView; changes: FunctionChangeVie
             </a>,
           ],
           ["Mode", shown.mode],
-          ...(shown.endpointUrl ? ([["Endpoint", <Text key="url" of={shown.endpointUrl} />]] as const) : []),
+          shown.endpointUrl && ["Endpoint", <Text key="url" of={shown.endpointUrl} />],
           ["Changed", <When key="changed" at={shown.updatedAt} />],
         ]}
       />
@@ -96,7 +76,17 @@ function FunctionInside(props: { shown: FunctionView; changes: FunctionChangeVie
             title="Newest runs"
             aside={<a href={hrefOf(["runs"], { function: shown.id })}>All runs</a>}
           >
-            <NewestRuns functionId={shown.id} />
+            <NewestRuns
+              of="functionId"
+              id={shown.id}
+              limit={runsShown}
+              link={({ id }) => (
+                <a class="grows" href={hrefOf(["runs", id])}>
+                  <code>{id}</code>
+                </a>
+              )}
+              empty={<Empty title="It has not run yet" says="An event of its triggers starts it." />}
+            />
           </Section>
           <Section title="Failing in the last day">
             <Troubles functionId={shown.id} />
@@ -106,36 +96,7 @@ function FunctionInside(props: { shown: FunctionView; changes: FunctionChangeVie
       {tab === "serving" && <Serving of={shown} />}
       {tab === "versions" && <Versions {...{ shown, changes, reload }} />}
       {tab === "definition" && <JsonView value={shown.definition} what="definition" />}
-    </div>
-  );
-}
-
-function NewestRuns({ functionId }: { functionId: string }) {
-  const { value, error, reload } = useLoaded(
-    (signal) => listRuns({ functionId }, { limit: runsShown }, signal),
-    [functionId],
-  );
-  useLive("system.run.*.*", {
-    onFrame: ({ data }) => data.functionId === functionId && reload(),
-    onBack: reload,
-  });
-  if (error !== undefined) return <Failure error={error} onRetry={reload} />;
-  if (value?.runs.length === 0)
-    return <Empty title="It has not run yet" says="An event of its triggers starts it." />;
-  return (
-    <ul class="plain-list">
-      {value?.runs.map((run) => (
-        <li key={run.id}>
-          <Status of={run.status} pauseReason={run.pauseReason} phase={run.phase} />
-          <a class="grows" href={hrefOf(["runs", run.id])}>
-            <code>{run.id}</code>
-          </a>
-          <span class="faint">
-            <When at={run.createdAt} />
-          </span>
-        </li>
-      ))}
-    </ul>
+    </Page>
   );
 }
 
@@ -157,9 +118,7 @@ function Versions(props: { shown: FunctionView; changes: FunctionChangeView[]; r
                 <Text of={change.actor} in="span" class="faint" />
               </summary>
               {index > 0 && may("functions:register") && (
-                <Button icon="undo" onClick={() => setRolled(change)}>
-                  Roll back to this…
-                </Button>
+                <Button icon="undo" text="Roll back to this…" onClick={() => setRolled(change)} />
               )}
               <JsonDiff before={before?.definition ?? {}} after={change.definition} />
             </details>
@@ -173,31 +132,20 @@ function Versions(props: { shown: FunctionView; changes: FunctionChangeView[]; r
   );
 }
 
-function RollbackDialog(props: {
-  shown: FunctionView;
-  rolled: FunctionChangeView;
-  onClose: () => void;
-  onDone: () => void;
-}) {
-  const { shown, rolled, onClose, onDone } = props;
-  const [reason, setReason] = useState("");
+function RollbackDialog(props: ChangeEnds & { shown: FunctionView; rolled: FunctionChangeView }) {
+  const { shown, rolled, ...ends } = props;
+  const [{ reason }, field] = useFields({ reason: "" });
   const submit = async () => {
     await rpc("SvcService", "RollbackFunction", {
       ...{ functionId: shown.id, version: `${rolled.version}`, changeReason: reason },
     });
-    toast("done", `${plain(shown.name)} rolled back`);
-    onDone();
+    return `${plain(shown.name)} rolled back`;
   };
   return (
-    <FormDialog
-      title={`Roll ${plain(shown.name)} back?`}
-      submit="Roll back"
-      onSubmit={submit}
-      onClose={onClose}
-    >
+    <FormDialog title={`Roll ${plain(shown.name)} back?`} submit="Roll back" onSubmit={submit} {...ends}>
       <p>New runs begin with that definition. Runs that have begun keep theirs.</p>
       <JsonDiff before={shown.definition} after={rolled.definition} />
-      <Field label="Reason" value={reason} onInput={setReason} hint="Kept in the history of the function." />
+      <Field label="Reason" {...field("reason")} hint="Kept in the history of the function." />
     </FormDialog>
   );
 }
@@ -230,27 +178,19 @@ function FunctionActions({ shown, onDone }: { shown: FunctionView; onDone: () =>
       : (Object.keys(moves) as (keyof typeof moves)[]).filter((to) => to !== shown.status);
   const move = async (to: keyof typeof moves) => {
     await rpc("SvcService", "UpdateFunctionStatus", { id: shown.id, status: moves[to].status });
-    toast("done", `${plain(shown.name)} is ${to}`);
     onDone();
+    return `${plain(shown.name)} is ${to}`;
   };
   return (
     <>
       {may("functions:invoke") && (
-        <Button kind="primary" icon="play" onClick={() => setAsked("invoke")}>
-          Invoke…
-        </Button>
+        <Button kind="primary" icon="play" text="Invoke…" onClick={() => setAsked("invoke")} />
       )}
       {may("functions:invoke") && may("events:subscribe") && (
-        <Button icon="refresh" onClick={() => setAsked("replay")}>
-          Replay…
-        </Button>
+        <Button icon="refresh" text="Replay…" onClick={() => setAsked("replay")} />
       )}
       {may("functions:register") &&
-        offered.map((to) => (
-          <Button key={to} onClick={() => setAsked(to)}>
-            {`${moves[to].verb}…`}
-          </Button>
-        ))}
+        offered.map((to) => <Button key={to} text={`${moves[to].verb}…`} onClick={() => setAsked(to)} />)}
       {asked === "invoke" && <InvokeDialog shown={shown} onClose={close} />}
       {asked === "replay" && <ReplayDialog functionId={shown.id} onClose={close} />}
       {asked !== undefined && asked !== "invoke" && asked !== "replay" && (
@@ -267,26 +207,20 @@ function FunctionActions({ shown, onDone }: { shown: FunctionView; onDone: () =>
   );
 }
 
-function InvokeDialog({ shown, onClose }: { shown: FunctionView; onClose: () => void }) {
-  const [text, setText] = useState("{}");
+function InvokeDialog({ shown, onClose }: DialogEnds & { shown: FunctionView }) {
+  const [{ text }, field] = useFields({ text: "{}" });
   const submit = async () => {
     const dataValue = parsedJson(text, "input");
     const { runId = "" } = await rpc("SvcService", "InvokeFunction", {
       ...{ functionId: shown.id, dataValue },
     });
-    toast("done", "Run started");
     go(hrefOf(["runs", runId]));
+    return "Run started";
   };
+  const hint = `${count(text.length)} characters`;
   return (
     <FormDialog title={`Invoke ${plain(shown.name)}`} submit="Invoke" onSubmit={submit} onClose={onClose}>
-      <Field
-        label="Input (JSON)"
-        isCode
-        rows={10}
-        value={text}
-        onInput={setText}
-        hint={`${count(text.length)} characters`}
-      />
+      <Field label="Input (JSON)" isCode rows={10} {...field("text")} hint={hint} />
     </FormDialog>
   );
 }

@@ -1,9 +1,9 @@
 import { useState } from "preact/hooks";
 import { count, plain } from "../../lib/format.ts";
 import { type FunctionView, listFunctions } from "../../lib/functions.ts";
-import { useLive, useLoaded, useNet } from "../../lib/hooks.ts";
+import { useFollowed, useLoaded } from "../../lib/hooks.ts";
 import { address, hrefOf, setQuery } from "../../lib/router.ts";
-import { Button, Empty, Failure, PageHead, Text, When } from "../../ui/basics.tsx";
+import { Button, Empty, Failure, Page, Text, When } from "../../ui/basics.tsx";
 import { Icon } from "../../ui/icons.tsx";
 import { Status } from "../../ui/status.tsx";
 import { Table } from "../../ui/table.tsx";
@@ -45,15 +45,10 @@ export function FunctionsPage() {
     },
     [name, pagesShown],
   );
-  useLive("system.function.>", { onFrame: reload, onBack: reload });
-  useNet(reload);
+  useFollowed(reload, { frames: "system.function.>" });
   const functions = value?.functions ?? [];
   return (
-    <div class="page">
-      <PageHead
-        title="Functions"
-        about={value ? `${count(value.totalCount)} in this environment` : "Reading…"}
-      />
+    <Page title="Functions" about={value ? `${count(value.totalCount)} in this environment` : "Reading…"}>
       <search class="filters">
         <span class="filter-search">
           <Icon name="search" />
@@ -102,6 +97,6 @@ export function FunctionsPage() {
         />
       )}
       {value?.hasMore && <Button onClick={() => setPagesShown(pagesShown + 1)}>Show more</Button>}
-    </div>
+    </Page>
   );
 }

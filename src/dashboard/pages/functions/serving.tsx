@@ -5,11 +5,11 @@ import type { ScheduleOut } from "../../../domain/engine/schedules/operations.ts
 import { base64url, rest } from "../../lib/api.ts";
 import { count, dateTime, duration, instantOf } from "../../lib/format.ts";
 import type { FunctionView } from "../../lib/functions.ts";
-import { useLive, useLoaded, useNet, usePages } from "../../lib/hooks.ts";
+import { useFollowed, useLoaded, useNet, usePages } from "../../lib/hooks.ts";
 import { hrefOf, queryOf } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
 import { attempt } from "../../lib/toasts.ts";
-import { Button, Empty, Section, Text, When } from "../../ui/basics.tsx";
+import { Button, Section, Text, When } from "../../ui/basics.tsx";
 import { Status } from "../../ui/status.tsx";
 import { ReadTable } from "../../ui/table.tsx";
 import { BreakersOf } from "../breakers.tsx";
@@ -34,8 +34,7 @@ function Workers({ functionId }: { functionId: string }) {
       (await listWorkers(signal)).filter(({ function_ids }) => function_ids.includes(functionId)),
     [functionId],
   );
-  useLive("system.worker.>", { onFrame: read.reload, onBack: read.reload });
-  useNet(read.reload);
+  useFollowed(read.reload, { frames: "system.worker.>" });
   return (
     <Section title="Workers that serve it" aside={<a href={hrefOf(["workers"])}>All workers</a>}>
       <ReadTable
@@ -49,18 +48,10 @@ function Workers({ functionId }: { functionId: string }) {
             isNumber: true,
             of: ({ active_jobs, max_concurrent }) => `${active_jobs} of ${max_concurrent}`,
           },
-          {
-            name: "Heartbeat",
-            isNumber: true,
-            of: ({ last_heartbeat }) => <When at={instantOf(last_heartbeat)} />,
-          },
+          { name: "Heartbeat", isNumber: true, of: ({ last_heartbeat }) => <When at={last_heartbeat} /> },
         ]}
-        empty={
-          <Empty
-            title="No connected worker serves it"
-            says="Its runs are queued until a worker that has its code connects."
-          />
-        }
+        empty="No connected worker serves it"
+        says="Its runs are queued until a worker that has its code connects."
       />
     </Section>
   );
@@ -70,17 +61,13 @@ type ScheduleData = Static<typeof ScheduleOut>;
 
 function Schedules({ functionId }: { functionId: string }) {
   const read = useLoaded(
-    async (signal) =>
-      (
-        await rest<{ schedules: ScheduleData[] }>(
-          `/api/v1/schedules${queryOf({ function_id: functionId })}`,
-          { signal },
-        )
-      ).schedules,
+    async (signal) => {
+      const path = `/api/v1/schedules${queryOf({ function_id: functionId })}`;
+      return (await rest<{ schedules: ScheduleData[] }>(path, { signal })).schedules;
+    },
     [functionId],
   );
-  useLive("system.cron.>", { onFrame: read.reload, onBack: read.reload });
-  useNet(read.reload);
+  useFollowed(read.reload, { frames: "system.cron.>" });
   return (
     <Section title="Its schedule">
       <ReadTable
@@ -117,7 +104,7 @@ function Schedules({ functionId }: { functionId: string }) {
             of: ({ missed }) => <span class={missed > 0 ? "warn" : ""}>{count(missed)}</span>,
           },
         ]}
-        empty={<Empty title="It is taken up within a second" />}
+        empty="It is taken up within a second"
       />
     </Section>
   );
@@ -174,7 +161,7 @@ function Debounced({ functionId }: { functionId: string }) {
               ),
           },
         ]}
-        empty={<Empty title="No event is held back" />}
+        empty="No event is held back"
       />
     </Section>
   );
@@ -211,7 +198,7 @@ function Gathering({ functionId }: { functionId: string }) {
                     <Text of={id} in="code" />
                   </a>
                   <span class="under">
-                    <When at={instantOf(first_at)} />
+                    <When at={first_at} />
                   </span>
                 </>
               ),
@@ -222,7 +209,7 @@ function Gathering({ functionId }: { functionId: string }) {
             of: ({ closes_at }) => dateTime(instantOf(closes_at) ?? 0),
           },
         ]}
-        empty={<Empty title="No event waits" />}
+        empty="No event waits"
       />
     </Section>
   );

@@ -1,8 +1,8 @@
 import type { Static } from "@sinclair/typebox";
 import type { GroupOut } from "../../../domain/engine/errors/operations.ts";
 import { rest } from "../../lib/api.ts";
-import { count, instantOf } from "../../lib/format.ts";
-import { useLive, useLoaded, useNet } from "../../lib/hooks.ts";
+import { count } from "../../lib/format.ts";
+import { useFollowed, useLoaded } from "../../lib/hooks.ts";
 import { hrefOf, queryOf } from "../../lib/router.ts";
 import { Empty, Failure, Text, When } from "../../ui/basics.tsx";
 
@@ -22,8 +22,7 @@ export function Troubles({ functionId }: { functionId?: string }) {
     },
     [functionId],
   );
-  useNet(reload);
-  useLive("system.run.*.failed", { onFrame: reload, onBack: reload });
+  useFollowed(reload, { frames: "system.run.*.failed" });
   if (error !== undefined) return <Failure error={error} onRetry={reload} />;
   if (value?.groups.length === 0) return <Empty title="Nothing failed in the last day" />;
   const hasNumbers = value?.groups.some(({ message }) => message.includes("#"));
@@ -48,7 +47,7 @@ export function Troubles({ functionId }: { functionId?: string }) {
               <span class="faint">
                 <Text of={group.function_id} />
                 {", last "}
-                <When at={instantOf(group.last_seen_at)} />
+                <When at={group.last_seen_at} />
               </span>
             </div>
           </li>

@@ -1,13 +1,12 @@
-import { useState } from "preact/hooks";
 import { rpc } from "../../lib/api.ts";
-import { count, dateTime, duration, plain } from "../../lib/format.ts";
+import { count, counted, dateTime, duration, plain } from "../../lib/format.ts";
 import { type GroupView, getGroup, type WholeGroup } from "../../lib/groups.ts";
-import { useLive, useLoaded, useNet } from "../../lib/hooks.ts";
+import { useFollowed, useLoaded } from "../../lib/hooks.ts";
 import { address, go, hrefOf } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
-import { attempt, toast } from "../../lib/toasts.ts";
-import { Button, Empty, Facts, Failure, PageHead, Section, Text, Unread, When } from "../../ui/basics.tsx";
-import { FormDialog } from "../../ui/dialog.tsx";
+import { attempt } from "../../lib/toasts.ts";
+import { Button, Empty, Facts, Failure, Page, Section, Text, Unread, When } from "../../ui/basics.tsx";
+import { ConfirmOpener, Opener } from "../../ui/dialog.tsx";
 import { LagSection } from "../../ui/lag-chart.tsx";
 import { Status } from "../../ui/status.tsx";
 import { Table } from "../../ui/table.tsx";
@@ -19,29 +18,27 @@ export function GroupPage() {
     (signal) => getGroup(namespace, name, signal),
     [namespace, name],
   );
-  useLive(`system.group.${namespace}.${name}.>`, { onFrame: reload, onBack: reload });
-  useNet(reload, readMs);
+  useFollowed(reload, { frames: `system.group.${namespace}.${name}.>`, everyMs: readMs });
   if (!value)
     return (
       <Unread error={error} onRetry={reload} one="consumer group" all="groups" allName="consumer groups" />
     );
   const { group, behind } = value;
   return (
-    <div class="page">
-      <PageHead
-        title={
-          <>
-            <Text of={name} />
-            <Status of={group.status} />
-          </>
-        }
-        about={<Text of={namespace} />}
-        actions={may("events:emit") && <GroupActions group={group} onDone={reload} />}
-      />
+    <Page
+      title={
+        <>
+          <Text of={name} />
+          <Status of={group.status} />
+        </>
+      }
+      about={<Text of={namespace} />}
+      actions={may("events:emit") && <GroupActions group={group} onDone={reload} />}
+    >
       {error !== undefined && <Failure error={error} onRetry={reload} />}
       <Facts
         of={[
-          ["Behind", `${count(behind)} ${behind === 1 ? "position" : "positions"}`],
+          ["Behind", counted(behind, "position")],
           ["Position", group.position],
           ["Held", `${count(group.held)} of ${count(group.maxInflight)}`],
           ["Given up", count(group.givenUp)],
@@ -57,9 +54,7 @@ export function GroupPage() {
           <Facts
             of={[
               ["Gets", <code key="gets">{plain(group.pattern)}</code>],
-              ...(group.filter
-                ? ([["Filter", <code key="filter">{plain(group.filter)}</code>]] as const)
-                : []),
+              group.filter && ["Filter", <code key="filter">{plain(group.filter)}</code>],
               ["Acknowledged", group.ackMode === "manual" ? "by the consumer" : "by being sent"],
               ["When full", group.backpressure],
               ["Redeliveries", `${count(group.maxRedeliveries)} at most`],
@@ -72,7 +67,7 @@ export function GroupPage() {
       <Section title="Not acknowledged">
         <Deliveries of={value} onDone={reload} />
       </Section>
-    </div>
+    </Page>
   );
 }
 
@@ -164,7 +159,6 @@ function Deliveries({ of, onDone }: { of: WholeGroup; onDone: () => void }) {
 }
 
 function GroupActions({ group, onDone }: { group: GroupView; onDone: () => void }) {
-  const [asked, setAsked] = useState<"change" | "delete">();
   const { namespace, name } = group;
   const isPaused = group.status === "paused";
   const move = async () => {
@@ -173,38 +167,24 @@ function GroupActions({ group, onDone }: { group: GroupView; onDone: () => void 
     const done = isPaused ? "The group goes on" : "The group hands nothing out";
     if (await attempt(() => rpc("PubSubService", "UpdateConsumerGroup", change), done)) onDone();
   };
-  const remove = async () => {
-    await rpc("PubSubService", "DeleteConsumerGroup", { namespace, name });
-    toast("done", `${plain(name)} deleted`);
-    go(hrefOf(["groups"]));
-  };
   return (
     <>
       <Button icon={isPaused ? "play" : "pause"} onClick={() => void move()}>
         {isPaused ? "Continue" : "Pause"}
       </Button>
-      <Button onClick={() => setAsked("change")}>Change…</Button>
-      <Button onClick={() => setAsked("delete")}>Delete…</Button>
-      {asked === "change" && (
-        <GroupDialog
-          of={group}
-          onClose={() => {
-            setAsked(undefined);
-            onDone();
-          }}
-        />
-      )}
-      {asked === "delete" && (
-        <FormDialog
-          title={`Delete ${plain(name)}?`}
-          submit="Delete"
-          isDangerous
-          onSubmit={remove}
-          onClose={() => setAsked(undefined)}
-        >
-          <p>Its place in the log is lost, and its members' streams end.</p>
-        </FormDialog>
-      )}
+      <Opener text="Change…" onClosed={onDone}>
+        {(onClose) => <GroupDialog of={group} onClose={onClose} />}
+      </Opener>
+      <ConfirmOpener
+        text="Delete…"
+        title={`Delete ${plain(name)}?`}
+        verb="Delete"
+        act={() => rpc("PubSubService", "DeleteConsumerGroup", { namespace, name })}
+        done={`${plain(name)} deleted`}
+        onDone={() => go(hrefOf(["groups"]))}
+      >
+        <p>Its place in the log is lost, and its members' streams end.</p>
+      </ConfirmOpener>
     </>
   );
 }

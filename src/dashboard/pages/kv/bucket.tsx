@@ -1,6 +1,6 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { count, counted, dateTime, instantOf, plain } from "../../lib/format.ts";
-import { useLoaded, useNet, usePages } from "../../lib/hooks.ts";
+import { useNet, usePages } from "../../lib/hooks.ts";
 import {
   type BucketData,
   deleteBucket,
@@ -10,22 +10,12 @@ import {
   type ToldValue,
   watchPath,
 } from "../../lib/kv.ts";
-import { noteRecent } from "../../lib/prefs.ts";
 import { address, go, hrefOf } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
 import { useWatch } from "../../lib/watch.ts";
-import {
-  Button,
-  Empty,
-  Facts,
-  Failure,
-  PageHead,
-  SearchFilter,
-  Section,
-  Text,
-  Unread,
-} from "../../ui/basics.tsx";
-import { Confirm } from "../../ui/dialog.tsx";
+import { Button, Empty, Facts, Failure, Page, SearchFilter, Section, Text } from "../../ui/basics.tsx";
+import { ConfirmOpener, Opener } from "../../ui/dialog.tsx";
+import { useOne } from "../../ui/resource.tsx";
 import { bytesOf, keptFor } from "./buckets.tsx";
 import { KeyValue, PutDialog } from "./key-value.tsx";
 
@@ -63,19 +53,18 @@ function useChanges(bucket: BucketData, key: string, onChange: () => void) {
 }
 
 export function BucketPage() {
-  const name = address.value.rest[0] ?? "";
-  const { value, error, reload } = useLoaded((signal) => getBucket(name, signal), [name]);
-  useEffect(() => noteRecent("kv", name), [name]);
-  if (!value) return <Unread error={error} onRetry={reload} one="bucket" all="kv" allName="buckets" />;
-  return <BucketInside bucket={value} onMoved={reload} />;
+  const {
+    value: bucket,
+    reload,
+    unread,
+  } = useOne({ one: "bucket", all: "kv", allName: "buckets" }, getBucket);
+  return bucket ? <BucketInside bucket={bucket} onMoved={reload} /> : unread;
 }
 
 function BucketInside({ bucket, onMoved }: { bucket: BucketData; onMoved: () => void }) {
   const { query } = address.value;
   const prefix = query.get("q") ?? "";
   const key = query.get("key") ?? "";
-  const [asked, setAsked] = useState<"put" | "delete">();
-  const close = () => setAsked(undefined);
   const keys = usePages(
     (cursor, signal) => listKeys(bucket.name, { prefix, cursor, limit: keysPage }, signal),
     [bucket.name, prefix],
@@ -87,23 +76,30 @@ function BucketInside({ bucket, onMoved }: { bucket: BucketData; onMoved: () => 
   const { changes, state, watchesAll } = useChanges(bucket, key, move);
   useNet(move);
   return (
-    <div class="page">
-      <PageHead
-        title={<Text of={bucket.name} />}
-        about={bucket.description && <Text of={bucket.description} />}
-        actions={
-          may("secrets:manage") && (
-            <>
-              <Button kind="primary" icon="plus" onClick={() => setAsked("put")}>
-                Put a key…
-              </Button>
-              <Button icon="trash" onClick={() => setAsked("delete")}>
-                Delete…
-              </Button>
-            </>
-          )
-        }
-      />
+    <Page
+      title={<Text of={bucket.name} />}
+      about={bucket.description && <Text of={bucket.description} />}
+      actions={
+        may("secrets:manage") && (
+          <>
+            <Opener kind="primary" icon="plus" text="Put a key…">
+              {(onClose) => <PutDialog bucket={bucket.name} onDone={move} onClose={onClose} />}
+            </Opener>
+            <ConfirmOpener
+              text="Delete…"
+              icon="trash"
+              title={`Delete bucket ${plain(bucket.name)}?`}
+              verb="Delete the bucket"
+              act={() => deleteBucket(bucket.name)}
+              done="Bucket deleted"
+              onDone={() => go(hrefOf(["kv"]))}
+            >
+              <p>{`What it holds goes with it, and cannot be brought back: ${counted(bucket.values, "value")}.`}</p>
+            </ConfirmOpener>
+          </>
+        )
+      }
+    >
       <Facts
         of={[
           ["Values", count(bucket.values)],
@@ -128,20 +124,7 @@ function BucketInside({ bucket, onMoved }: { bucket: BucketData; onMoved: () => 
           {changes.length > 0 && <Changes of={changes} bucket={bucket.name} prefix={prefix} />}
         </div>
       </div>
-      {asked === "put" && <PutDialog bucket={bucket.name} onDone={move} onClose={close} />}
-      {asked === "delete" && (
-        <Confirm
-          title={`Delete bucket ${plain(bucket.name)}?`}
-          verb="Delete the bucket"
-          act={() => deleteBucket(bucket.name)}
-          done="Bucket deleted"
-          onDone={() => go(hrefOf(["kv"]))}
-          onClose={close}
-        >
-          <p>{`What it holds goes with it, and cannot be brought back: ${counted(bucket.values, "value")}.`}</p>
-        </Confirm>
-      )}
-    </div>
+    </Page>
   );
 }
 

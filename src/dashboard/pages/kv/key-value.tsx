@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import { CallError } from "../../lib/api.ts";
+import { isMissing } from "../../lib/api.ts";
 import { bytes as bytesText, count, dateTime, instantOf, plain } from "../../lib/format.ts";
 import { useLoaded } from "../../lib/hooks.ts";
 import {
@@ -13,9 +13,8 @@ import {
 } from "../../lib/kv.ts";
 import { address, go, hrefOf, setQuery } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
-import { toast } from "../../lib/toasts.ts";
 import { Button, Empty, Facts, Failure, Section } from "../../ui/basics.tsx";
-import { Check, Confirm, Field, FormDialog } from "../../ui/dialog.tsx";
+import { type ChangeEnds, Check, Confirm, Field, FormDialog, useFields } from "../../ui/dialog.tsx";
 import { JsonTextView } from "../../ui/json-view.tsx";
 import { Revisions } from "./revisions.tsx";
 
@@ -31,7 +30,6 @@ export function KeyValue(props: {
   const { bucket, name, changes, onDone } = props;
   const revision = address.value.query.get("revision") ?? "";
   const [asked, setAsked] = useState<"put" | "delete">();
-  const close = () => setAsked(undefined);
   const newest = changes.find(({ key }) => key === name)?.revision ?? 0;
   const { value, error, reload } = useLoaded(
     (signal) => getKey(bucket.name, name, revision, signal),
@@ -41,7 +39,8 @@ export function KeyValue(props: {
     reload();
     onDone();
   };
-  const isGone = error instanceof CallError && error.status === 404;
+  const ends = { onDone: done, onClose: () => setAsked(undefined) };
+  const isGone = isMissing(error);
   return (
     <Section
       title={plain(name)}
@@ -50,12 +49,8 @@ export function KeyValue(props: {
         revision === "" &&
         may("secrets:manage") && (
           <span class="row-actions">
-            <Button icon="edit" onClick={() => setAsked("put")}>
-              Put…
-            </Button>
-            <Button icon="trash" onClick={() => setAsked("delete")}>
-              Delete…
-            </Button>
+            <Button icon="edit" text="Put…" onClick={() => setAsked("put")} />
+            <Button icon="trash" text="Delete…" onClick={() => setAsked("delete")} />
           </span>
         )
       }
@@ -77,12 +72,8 @@ export function KeyValue(props: {
           />
         </>
       )}
-      {asked === "put" && value && (
-        <PutDialog bucket={bucket.name} found={value} onDone={done} onClose={close} />
-      )}
-      {asked === "delete" && value && (
-        <DeleteKey bucket={bucket.name} found={value} onDone={done} onClose={close} />
-      )}
+      {asked === "put" && value && <PutDialog bucket={bucket.name} found={value} {...ends} />}
+      {asked === "delete" && value && <DeleteKey bucket={bucket.name} found={value} {...ends} />}
     </Section>
   );
 }
@@ -97,7 +88,7 @@ function Value({ value }: { value: ValueData }) {
           ["Revision", count(value.revision)],
           ["Written", dateTime(instantOf(value.created_at) ?? 0)],
           ["Size", bytesText(bytes.length)],
-          ...(expires === undefined ? [] : ([["Expires", dateTime(expires)]] as const)),
+          expires !== undefined && ["Expires", dateTime(expires)],
         ]}
       />
       {text === undefined ? (
@@ -130,25 +121,20 @@ function Revision({ asked }: { asked: string }) {
   );
 }
 
-export function PutDialog(props: {
-  bucket: string;
-  found?: ValueData;
-  onDone: () => void;
-  onClose: () => void;
-}) {
+export function PutDialog(props: ChangeEnds & { bucket: string; found?: ValueData }) {
   const { bucket, onDone, onClose } = props;
   // What was read when the form opened: a change of another meanwhile refuses this one.
   const [found] = useState(props.found);
-  const [key, setKey] = useState(found?.key ?? "");
-  const [text, setText] = useState(() => (found ? (readValue(found.value).text ?? "") : ""));
-  const [ttlSeconds, setTtl] = useState("");
+  const [{ key, text, ttlSeconds }, field] = useFields(() => ({
+    ...{ key: found?.key ?? "", text: found ? (readValue(found.value).text ?? "") : "", ttlSeconds: "" },
+  }));
   const [isChecked, setChecked] = useState(true);
   const submit = async () => {
     const at = isChecked ? (found?.revision ?? 0) : undefined;
     const { revision } = await putKey(bucket, key, { text, ttlSeconds, onlyAt: at });
-    toast("done", `${plain(key)} is at revision ${count(revision)}`);
     onDone();
     if (!found) go(hrefOf(["kv", bucket], { key }));
+    return `${plain(key)} is at revision ${count(revision)}`;
   };
   return (
     <FormDialog
@@ -157,13 +143,12 @@ export function PutDialog(props: {
       onSubmit={submit}
       onClose={onClose}
     >
-      {!found && <Field label="Key" isRequired value={key} onInput={setKey} hint="Such as users/17" />}
-      <Field label="Value" isCode rows={10} value={text} onInput={setText} />
+      {!found && <Field label="Key" isRequired {...field("key")} hint="Such as users/17" />}
+      <Field label="Value" isCode rows={10} {...field("text")} />
       <Field
         label="Seconds that it is kept"
         type="number"
-        value={ttlSeconds}
-        onInput={setTtl}
+        {...field("ttlSeconds")}
         hint="Empty: as the bucket says."
       />
       <Check
@@ -179,7 +164,7 @@ export function PutDialog(props: {
   );
 }
 
-function DeleteKey(props: { bucket: string; found: ValueData; onDone: () => void; onClose: () => void }) {
+function DeleteKey(props: ChangeEnds & { bucket: string; found: ValueData }) {
   const { bucket, onDone, onClose } = props;
   const [found] = useState(props.found);
   const [purge, setPurge] = useState(false);
@@ -189,8 +174,7 @@ function DeleteKey(props: { bucket: string; found: ValueData; onDone: () => void
       verb="Delete the key"
       act={() => deleteKey(bucket, found.key, { purge, onlyAt: found.revision })}
       done="Key deleted"
-      onDone={onDone}
-      onClose={onClose}
+      {...{ onDone, onClose }}
     >
       <p>{`Only while it is at revision ${count(found.revision)}: a newer value stays.`}</p>
       <Check label="The values before it, too" isChecked={purge} onChange={setPurge} />

@@ -1,10 +1,10 @@
 import { useState } from "preact/hooks";
-import { CallError } from "../../lib/api.ts";
-import { bytes, count, instantOf } from "../../lib/format.ts";
+import { unlessMissing } from "../../lib/api.ts";
+import { bytes, count } from "../../lib/format.ts";
 import { useLoaded } from "../../lib/hooks.ts";
 import { getKey, listRevisions, type RevisionData, readValue } from "../../lib/kv.ts";
 import { address, hrefOf } from "../../lib/router.ts";
-import { Button, Empty, Failure, Section, When } from "../../ui/basics.tsx";
+import { Button, Failure, Section, When } from "../../ui/basics.tsx";
 import { JsonDiff } from "../../ui/diff.tsx";
 import { ReadTable } from "../../ui/table.tsx";
 
@@ -18,11 +18,7 @@ export function Revisions(props: { bucket: string; name: string; newest: number 
   const { bucket, name, newest } = props;
   const [compared, setCompared] = useState<ComparedRevisions>();
   const read = useLoaded(
-    (signal) =>
-      listRevisions(bucket, name, signal).catch((error: unknown) => {
-        if (error instanceof CallError && error.status === 404) return [];
-        throw error;
-      }),
+    async (signal) => (await unlessMissing(listRevisions(bucket, name, signal))) ?? [],
     [bucket, name, newest],
   );
   const shown = address.value.query.get("revision") ?? "";
@@ -51,7 +47,7 @@ export function Revisions(props: { bucket: string; name: string; newest: number 
               ),
           },
           { name: "Value", of: (one) => (one.operation === "delete" ? "deleted" : bytes(one.bytes)) },
-          { name: "Written", isNumber: true, of: (one) => <When at={instantOf(one.created_at)} /> },
+          { name: "Written", isNumber: true, of: (one) => <When at={one.created_at} /> },
           {
             name: "",
             of: (one) => {
@@ -77,7 +73,7 @@ export function Revisions(props: { bucket: string; name: string; newest: number 
             },
           },
         ]}
-        empty={<Empty title="None is kept" />}
+        empty="None is kept"
       />
       {compared && <Difference bucket={bucket} name={name} {...compared} />}
     </Section>

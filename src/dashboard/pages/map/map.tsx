@@ -1,9 +1,10 @@
 import { type FlowEdge, type FlowEnd, type FlowKind, readFlow } from "../../lib/flow.ts";
 import { count, counted, plain } from "../../lib/format.ts";
-import { useLive, useLoaded, useNet } from "../../lib/hooks.ts";
+import { useFollowed, useLoaded } from "../../lib/hooks.ts";
 import { useLayout } from "../../lib/layout.ts";
 import { address, hrefOf, setQuery } from "../../lib/router.ts";
-import { Empty, Failure, PageHead, Section, Text } from "../../ui/basics.tsx";
+import { Empty, Failure, Page, Section, Text } from "../../ui/basics.tsx";
+import { Select } from "../../ui/dialog.tsx";
 import { Icon, type IconName } from "../../ui/icons.tsx";
 import { Table } from "../../ui/table.tsx";
 import { edgeKey, endKey, useTraffic } from "./traffic.ts";
@@ -14,7 +15,6 @@ const spans = [
   ["168", "Last week"],
 ] as const;
 
-const readMs = 30_000;
 /** Lines that are drawn: those along which most happened. All stand in the list. */
 const linesDrawn = 150;
 const listed = 500;
@@ -31,28 +31,21 @@ const kinds: Record<FlowKind, { icon: IconName; word: string; href: (name: strin
 export function MapPage() {
   const hours = address.value.query.get("hours") ?? "24";
   const { value, error, reload } = useLoaded((signal) => readFlow(hours, signal), [hours]);
-  useLive("system.function.>", { onFrame: reload, onBack: reload });
-  useNet(reload, readMs);
+  useFollowed(reload, { frames: "system.function.>" });
   const edges = value?.edges ?? [];
   return (
-    <div class="page">
-      <PageHead
-        title="Flow map"
-        about={value ? counted(edges.length, "line") + (value.isCut ? ", and more" : "") : "Reading…"}
-        actions={
-          <select
-            aria-label="Traffic of"
-            value={hours}
-            onChange={({ currentTarget: { value: asked } }) => setQuery({ hours: asked })}
-          >
-            {spans.map(([span, word]) => (
-              <option key={span} value={span}>
-                {word}
-              </option>
-            ))}
-          </select>
-        }
-      />
+    <Page
+      title="Flow map"
+      about={value ? counted(edges.length, "line") + (value.isCut ? ", and more" : "") : "Reading…"}
+      actions={
+        <Select
+          label="Traffic of"
+          value={hours}
+          options={spans}
+          onInput={(asked) => setQuery({ hours: asked })}
+        />
+      }
+    >
       {error !== undefined && <Failure error={error} onRetry={reload} />}
       {value && edges.length === 0 && (
         <Empty
@@ -71,7 +64,7 @@ export function MapPage() {
           </Section>
         </>
       )}
-    </div>
+    </Page>
   );
 }
 

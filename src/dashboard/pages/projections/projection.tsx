@@ -1,9 +1,8 @@
-import { useEffect, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import { rpc } from "../../lib/api.ts";
-import { count, plain } from "../../lib/format.ts";
-import { useChanged, useLive, useLoaded, useNet } from "../../lib/hooks.ts";
+import { count, counted, plain } from "../../lib/format.ts";
+import { useFollowed, useLive, useLoaded } from "../../lib/hooks.ts";
 import type { MethodName } from "../../lib/messages.ts";
-import { noteRecent } from "../../lib/prefs.ts";
 import {
   type FoldView,
   getFold,
@@ -15,49 +14,46 @@ import {
 } from "../../lib/projections.ts";
 import { address, hrefOf, setQuery } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
-import { attempt, toast } from "../../lib/toasts.ts";
-import { Button, Empty, Facts, Failure, PageHead, Section, Text, Unread, When } from "../../ui/basics.tsx";
-import { FormDialog } from "../../ui/dialog.tsx";
+import { attempt } from "../../lib/toasts.ts";
+import { Button, Empty, Facts, Failure, Page, Section, Text, When } from "../../ui/basics.tsx";
+import { type ChangeEnds, FormDialog } from "../../ui/dialog.tsx";
 import { JsonView } from "../../ui/json-view.tsx";
 import { LagSection } from "../../ui/lag-chart.tsx";
+import { useOne } from "../../ui/resource.tsx";
 import { Status } from "../../ui/status.tsx";
 
 const readMs = 5_000;
 
+async function readProjection(name: string, signal: AbortSignal) {
+  const [fold, job] = await Promise.all([getFold(name, signal), getJob(name, signal).catch(() => undefined)]);
+  return { fold, job };
+}
+
 export function ProjectionPage() {
-  const name = address.value.rest[0] ?? "";
-  const { value, error, reload } = useLoaded(
-    async (signal) => {
-      const [fold, job] = await Promise.all([
-        getFold(name, signal),
-        getJob(name, signal).catch(() => undefined),
-      ]);
-      return { fold, job };
-    },
-    [name],
-  );
-  useLive("system.projection_health.*", { onFrame: reload, onBack: reload });
-  useChanged("projections", reload);
-  useNet(reload, readMs);
-  useEffect(() => noteRecent("projections", name), [name]);
-  if (!value) return <Unread error={error} onRetry={reload} one="projection" all="projections" />;
+  const {
+    id: name,
+    value,
+    reload,
+    unread,
+  } = useOne({ one: "projection", all: "projections" }, readProjection);
+  useFollowed(reload, { list: "projections", frames: "system.projection_health.*", everyMs: readMs });
+  if (!value) return unread;
   const { fold, job } = value;
   return (
-    <div class="page">
-      <PageHead
-        title={
-          <>
-            <Text of={name} />
-            <Status of={fold.status} />
-          </>
-        }
-        actions={may("projections:manage") && <ProjectionActions {...{ name, fold, job }} onDone={reload} />}
-      />
+    <Page
+      title={
+        <>
+          <Text of={name} />
+          <Status of={fold.status} />
+        </>
+      }
+      actions={may("projections:manage") && <ProjectionActions {...{ name, fold, job }} onDone={reload} />}
+    >
       <Facts
         of={[
           ["Mode", fold.mode],
           ["Position", count(fold.lastSequence)],
-          ["Behind", `${count(fold.lag)} ${fold.lag === 1 ? "event" : "events"}`],
+          ["Behind", counted(fold.lag, "event")],
           ["Version", `${fold.version}`],
           ["Generation", `${fold.generation}`],
           ["Moved", <When key="moved" at={fold.updatedAt} />],
@@ -67,7 +63,7 @@ export function ProjectionPage() {
       <LagSection key={name} title="Events behind" read={fold} lag={fold.lag} />
       {job && <Rebuild job={job} />}
       {fold.mode === "sql" ? <Rows name={name} /> : <States name={name} />}
-    </div>
+    </Page>
   );
 }
 
@@ -103,7 +99,7 @@ const Rebuild = ({ job }: { job: JobView }) => (
         ["Way", job.strategy === "side_by_side" ? "side by side" : "in place"],
         ["Events", `${count(job.processed)} of ${count(job.total)}`],
         ["Began", <When key="began" at={job.startedAt} />],
-        ...(job.error ? ([["Error", <Text key="error" of={job.error} />]] as const) : []),
+        job.error && ["Error", <Text key="error" of={job.error} />],
       ]}
     />
     <progress
@@ -148,9 +144,7 @@ function ProjectionActions(props: {
           Cancel the rebuild
         </Button>
       ) : (
-        <Button icon="refresh" onClick={() => setAsking(true)}>
-          Rebuild…
-        </Button>
+        <Button icon="refresh" text="Rebuild…" onClick={() => setAsking(true)} />
       )}
       {isAsking && <RebuildDialog name={name} onClose={() => setAsking(false)} onDone={onDone} />}
     </>
@@ -162,15 +156,14 @@ const ways = [
   ["in_place", "In place", "The state is deleted first; readers see it grow again."],
 ] as const;
 
-function RebuildDialog({ name, onClose, onDone }: { name: string; onClose: () => void; onDone: () => void }) {
+function RebuildDialog({ name, ...ends }: ChangeEnds & { name: string }) {
   const [strategy, setStrategy] = useState<string>("side_by_side");
   const submit = async () => {
     await rpc("ProjectionService", "RebuildProjection", { name, strategy });
-    toast("done", `${plain(name)} is rebuilt`);
-    onDone();
+    return `${plain(name)} is rebuilt`;
   };
   return (
-    <FormDialog title={`Rebuild ${plain(name)}`} submit="Rebuild" onSubmit={submit} onClose={onClose}>
+    <FormDialog title={`Rebuild ${plain(name)}`} submit="Rebuild" onSubmit={submit} {...ends}>
       <fieldset class="form">
         <legend class="visually-hidden">How</legend>
         {ways.map(([value, word, about]) => (

@@ -1,8 +1,8 @@
 import { count } from "../../lib/format.ts";
-import { useChanged, useLive, useLoaded, useNet } from "../../lib/hooks.ts";
+import { useFollowed, useLoaded } from "../../lib/hooks.ts";
 import { listProjections } from "../../lib/projections.ts";
 import { hrefOf } from "../../lib/router.ts";
-import { Empty, Failure, PageHead, Text, When } from "../../ui/basics.tsx";
+import { Empty, Failure, Page, Text, When } from "../../ui/basics.tsx";
 import { Status } from "../../ui/status.tsx";
 import { Table } from "../../ui/table.tsx";
 
@@ -11,15 +11,9 @@ const eventsShown = 6;
 
 export function ProjectionsPage() {
   const { value, error, reload } = useLoaded((signal) => listProjections(signal), []);
-  useChanged("projections", reload);
-  useLive("system.projection_health.*", { onFrame: reload, onBack: reload });
-  useNet(reload, readMs);
+  useFollowed(reload, { list: "projections", frames: "system.projection_health.*", everyMs: readMs });
   return (
-    <div class="page">
-      <PageHead
-        title="Projections"
-        about={value ? `${count(value.length)} in this environment` : "Reading…"}
-      />
+    <Page title="Projections" about={value ? `${count(value.length)} in this environment` : "Reading…"}>
       {error !== undefined && <Failure error={error} onRetry={reload} />}
       {value?.length === 0 ? (
         <Empty title="No projections" says="A runner registers its projections when it starts." />
@@ -46,7 +40,7 @@ export function ProjectionsPage() {
           ]}
         />
       )}
-    </div>
+    </Page>
   );
 }
 

@@ -1,7 +1,6 @@
-import { useEffect, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import { count, dateTime, duration, instantOf } from "../../lib/format.ts";
-import { useChanged, useLoaded, useNet } from "../../lib/hooks.ts";
-import { noteRecent } from "../../lib/prefs.ts";
+import { useFollowed, useLoaded } from "../../lib/hooks.ts";
 import {
   getRepair,
   isEnded,
@@ -15,56 +14,37 @@ import {
 import { address, hrefOf } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
 import { attempt } from "../../lib/toasts.ts";
-import {
-  Button,
-  Empty,
-  Facts,
-  Failure,
-  Id,
-  PageHead,
-  Section,
-  Tabs,
-  Text,
-  Unread,
-  When,
-} from "../../ui/basics.tsx";
+import { Button, Empty, Facts, Failure, Id, Page, Section, Tabs, Text, When } from "../../ui/basics.tsx";
 import { JsonView } from "../../ui/json-view.tsx";
+import { useOne } from "../../ui/resource.tsx";
 import { lookOf, Status } from "../../ui/status.tsx";
 import { actionWords, Progress, restingMs, workingMs } from "./repairs.tsx";
 
 export function RepairPage() {
-  const id = address.value.rest[0] ?? "";
-  const { value: repair, error, reload } = useLoaded((signal) => getRepair(id, signal), [id]);
-  useChanged("repairs", reload);
-  useNet(reload, repair && !isEnded(repair) ? workingMs : restingMs);
-  useEffect(() => noteRecent("repairs", id), [id]);
-  if (!repair) return <Unread error={error} onRetry={reload} one="repair" all="repairs" />;
+  const { value: repair, reload, unread } = useOne({ one: "repair", all: "repairs" }, getRepair);
+  useFollowed(reload, { list: "repairs", everyMs: repair && !isEnded(repair) ? workingMs : restingMs });
+  if (!repair) return unread;
   const ended = instantOf(repair.ended_at);
   const began = instantOf(repair.created_at);
   return (
-    <div class="page">
-      <PageHead
-        title={
-          <>
-            {`${actionWords[repair.action] ?? repair.action} ${count(totalOf(repair))} runs`}
-            <Status of={repair.status} />
-          </>
-        }
-        about={<Id of={repair.id} what="Repair id" />}
-        actions={may("runs:cancel") && <RepairActions repair={repair} onDone={reload} />}
-      />
+    <Page
+      title={
+        <>
+          {`${actionWords[repair.action] ?? repair.action} ${count(totalOf(repair))} runs`}
+          <Status of={repair.status} />
+        </>
+      }
+      about={<Id of={repair.id} what="Repair id" />}
+      actions={may("runs:cancel") && <RepairActions repair={repair} onDone={reload} />}
+    >
       <Facts
         of={[
           ["Started", began === undefined ? "–" : dateTime(began)],
           ["By", <Text key="by" of={repair.started_by} />],
-          ...(ended === undefined
-            ? ([["Phase", repair.phase === "select" ? "selecting runs" : "working"]] as const)
-            : []),
-          ...(ended !== undefined && began !== undefined
-            ? ([["Took", duration(ended - began)]] as const)
-            : []),
-          ...(repair.reason ? ([["Reason", <Text key="reason" of={repair.reason} />]] as const) : []),
-          ...(repair.note ? ([["Note", <Text key="note" of={repair.note} />]] as const) : []),
+          ended === undefined && ["Phase", repair.phase === "select" ? "selecting runs" : "working"],
+          ended !== undefined && began !== undefined && ["Took", duration(ended - began)],
+          repair.reason && ["Reason", <Text key="reason" of={repair.reason} />],
+          repair.note && ["Note", <Text key="note" of={repair.note} />],
         ]}
       />
       <div class="progress-large">
@@ -74,7 +54,7 @@ export function RepairPage() {
       <Section title="What was asked for">
         <JsonView value={repair.request} what="request" />
       </Section>
-    </div>
+    </Page>
   );
 }
 
@@ -90,13 +70,9 @@ function RepairActions({ repair, onDone }: { repair: RepairData; onDone: () => v
           Continue
         </Button>
       ) : (
-        <Button icon="pause" onClick={() => void steer("pause", "The repair is held")()}>
-          Pause
-        </Button>
+        <Button icon="pause" text="Pause" onClick={() => void steer("pause", "The repair is held")()} />
       )}
-      <Button icon="stop" onClick={() => void steer("stop", "The repair is stopped")()}>
-        Stop
-      </Button>
+      <Button icon="stop" text="Stop" onClick={() => void steer("stop", "The repair is stopped")()} />
     </>
   );
 }
@@ -142,7 +118,7 @@ function Items({ repair }: { repair: RepairData }) {
             </a>
             <Text of={item.error ?? item.function_id} in="span" class="grows" />
             <span class="faint">
-              <When at={instantOf(item.at)} />
+              <When at={item.at} />
             </span>
           </li>
         ))}

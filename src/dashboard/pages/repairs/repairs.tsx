@@ -1,10 +1,10 @@
-import { useState } from "preact/hooks";
-import { count, instantOf } from "../../lib/format.ts";
-import { useChanged, useNet, usePages } from "../../lib/hooks.ts";
+import { count } from "../../lib/format.ts";
+import { useFollowed, usePages } from "../../lib/hooks.ts";
 import { isEnded, listRepairs, outcomes, type RepairData, totalOf } from "../../lib/repairs.ts";
 import { hrefOf } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
-import { Button, Empty, Failure, PageHead, Text, When } from "../../ui/basics.tsx";
+import { Button, Empty, Failure, Page, Text, When } from "../../ui/basics.tsx";
+import { Opener } from "../../ui/dialog.tsx";
 import { lookOf, Status } from "../../ui/status.tsx";
 import { type Column, Table } from "../../ui/table.tsx";
 import { ReplayDialog } from "./replay-dialog.tsx";
@@ -43,27 +43,24 @@ export function Progress({ of }: { of: RepairData }) {
 }
 
 export function RepairsPage() {
-  const [isReplaying, setReplaying] = useState(false);
   const { value, error, reload, hasMore, showMore } = usePages(async (cursor, signal) => {
     const { repairs, next_cursor } = await listRepairs(cursor, signal);
     return { rows: repairs, next: next_cursor };
   }, []);
-  useChanged("repairs", reload);
-  useNet(reload, value?.every(isEnded) ? restingMs : workingMs);
+  useFollowed(reload, { list: "repairs", everyMs: value?.every(isEnded) ? restingMs : workingMs });
   return (
-    <div class="page">
-      <PageHead
-        title="Repairs and replays"
-        about="What was done with many runs at once"
-        actions={
-          may("functions:invoke") &&
-          may("events:subscribe") && (
-            <Button icon="refresh" onClick={() => setReplaying(true)}>
-              Replay events…
-            </Button>
-          )
-        }
-      />
+    <Page
+      title="Repairs and replays"
+      about="What was done with many runs at once"
+      actions={
+        may("functions:invoke") &&
+        may("events:subscribe") && (
+          <Opener icon="refresh" text="Replay events…">
+            {(onClose) => <ReplayDialog onClose={onClose} />}
+          </Opener>
+        )
+      }
+    >
       {error !== undefined && <Failure error={error} onRetry={reload} />}
       {value?.length === 0 ? (
         <Empty title="No repairs">
@@ -77,8 +74,7 @@ export function RepairsPage() {
         <Table label="Repairs" rows={value ?? []} keyOf={({ id }) => id} columns={columns} />
       )}
       {hasMore && <Button onClick={showMore}>Show more</Button>}
-      {isReplaying && <ReplayDialog onClose={() => setReplaying(false)} />}
-    </div>
+    </Page>
   );
 }
 
@@ -96,5 +92,5 @@ const columns: readonly Column<RepairData>[] = [
   { name: "Progress", of: (repair) => <Progress of={repair} /> },
   { name: "Runs", isNumber: true, of: (repair) => count(totalOf(repair)) },
   { name: "Reason", of: ({ reason }) => <Text of={reason} /> },
-  { name: "Started", isNumber: true, of: ({ created_at }) => <When at={instantOf(created_at)} /> },
+  { name: "Started", isNumber: true, of: ({ created_at }) => <When at={created_at} /> },
 ];

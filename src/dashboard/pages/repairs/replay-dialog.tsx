@@ -4,9 +4,8 @@ import type { ReplayPreviewShape } from "../../../domain/engine/repairs/replays/
 import { messageOf, rest } from "../../lib/api.ts";
 import { count, counted, instantOf } from "../../lib/format.ts";
 import { go, hrefOf } from "../../lib/router.ts";
-import { toast } from "../../lib/toasts.ts";
 import { Text, When } from "../../ui/basics.tsx";
-import { Check, Field, FormDialog } from "../../ui/dialog.tsx";
+import { Check, type DialogEnds, Field, FormDialog, useFields } from "../../ui/dialog.tsx";
 
 type PreviewData = Static<typeof ReplayPreviewShape>;
 
@@ -42,14 +41,12 @@ const instantText = (typed: string): string | undefined => {
 };
 
 /** Starts a function on events of the past. */
-export function ReplayDialog(props: { functionId?: string; onClose: () => void }) {
+export function ReplayDialog(props: DialogEnds & { functionId?: string }) {
   const { onClose } = props;
-  const [functionId, setFunction] = useState(props.functionId ?? "");
-  const [pattern, setPattern] = useState("");
-  const [filter, setFilter] = useState("");
-  const [since, setSince] = useState("");
+  const [{ functionId, pattern, filter, since, reason }, field] = useFields({
+    ...{ functionId: props.functionId ?? "", pattern: "", filter: "", since: "", reason: "" },
+  });
   const [again, setAgain] = useState(false);
-  const [reason, setReason] = useState("");
   const from = instantText(since);
   const events = {
     ...{ ...(pattern && { pattern }), ...(filter && { filter }) },
@@ -59,8 +56,8 @@ export function ReplayDialog(props: { functionId?: string; onClose: () => void }
   const submit = async () => {
     const body = { function_id: functionId, events, ...(reason && { reason }) };
     const { id } = await rest<{ id: string }>("/api/v1/replays", { body });
-    toast("done", "The replay has begun");
     go(hrefOf(["repairs", id]));
+    return "The replay has begun";
   };
   return (
     <FormDialog
@@ -75,29 +72,17 @@ export function ReplayDialog(props: { functionId?: string; onClose: () => void }
       onClose={onClose}
     >
       {props.functionId === undefined && (
-        <Field label="Function" isRequired value={functionId} onInput={setFunction} hint="Its id" />
+        <Field label="Function" isRequired {...field("functionId")} hint="Its id" />
       )}
       <Field
         label="Events"
-        value={pattern}
-        onInput={setPattern}
+        {...field("pattern")}
         hint="A name or a pattern such as order.*; empty: what starts the function."
       />
-      <Field
-        label="Condition (CEL)"
-        isCode
-        value={filter}
-        onInput={setFilter}
-        hint="Such as data.total > 100"
-      />
-      <Field
-        label="Since"
-        value={since}
-        onInput={setSince}
-        hint="Such as 2026-11-22 08:00; empty: all that is kept."
-      />
+      <Field label="Condition (CEL)" isCode {...field("filter")} hint="Such as data.total > 100" />
+      <Field label="Since" {...field("since")} hint="Such as 2026-11-22 08:00; empty: all that is kept." />
       <Check label="Also events that the function has a run of" isChecked={again} onChange={setAgain} />
-      <Field label="Reason" value={reason} onInput={setReason} />
+      <Field label="Reason" {...field("reason")} />
       <div aria-live="polite">
         {error !== undefined && <Text of={messageOf(error)} in="p" class="form-error" />}
         {preview && <Preview of={preview} />}
@@ -118,7 +103,7 @@ const Preview = ({ of }: { of: PreviewData }) => (
           <Text of={name} in="span" class="grows" />
           {has_run && <span class="tag">has a run</span>}
           <span class="faint">
-            <When at={instantOf(at)} />
+            <When at={at} />
           </span>
         </li>
       ))}

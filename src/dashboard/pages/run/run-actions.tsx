@@ -6,38 +6,30 @@ import { useLoaded } from "../../lib/hooks.ts";
 import type { InJson } from "../../lib/messages.ts";
 import { getRun, getSteps, isOver, type RunView, type StepView } from "../../lib/runs.ts";
 import { may } from "../../lib/session.ts";
-import { attempt, copy, toast } from "../../lib/toasts.ts";
+import { attempt, copy } from "../../lib/toasts.ts";
 import { Button } from "../../ui/basics.tsx";
-import { Field, FormDialog } from "../../ui/dialog.tsx";
+import { type ChangeEnds, Field, FormDialog, Select, useFields } from "../../ui/dialog.tsx";
 import type { CausalityData } from "./causes.tsx";
 import { sdkTestOf } from "./sdk-test.ts";
 import type { Whole } from "./whole.ts";
 
-function CancelDialog({ run, onClose, onDone }: { run: RunView; onClose: () => void; onDone: () => void }) {
-  const [reason, setReason] = useState("");
+function CancelDialog({ run, ...ends }: ChangeEnds & { run: RunView }) {
+  const [{ reason }, field] = useFields({ reason: "" });
   const [isTree, setTree] = useState(false);
   const submit = async () => {
     if (isTree) {
       const { cancelled = [] } = await rpc("CausalityService", "CancelSubtree", {
         ...{ runId: run.id, reason },
       });
-      toast("done", `${cancelled.length} ${cancelled.length === 1 ? "run" : "runs"} cancelled`);
-    } else {
-      await rpc("SvcService", "CancelRun", { id: run.id, reason });
-      toast("done", "Run cancelled");
+      return `${cancelled.length} ${cancelled.length === 1 ? "run" : "runs"} cancelled`;
     }
-    onDone();
+    await rpc("SvcService", "CancelRun", { id: run.id, reason });
+    return "Run cancelled";
   };
   return (
-    <FormDialog
-      title="Cancel this run?"
-      submit="Cancel the run"
-      isDangerous
-      onSubmit={submit}
-      onClose={onClose}
-    >
+    <FormDialog title="Cancel this run?" submit="Cancel the run" isDangerous onSubmit={submit} {...ends}>
       <p>What it is doing now is given up. Its history stays.</p>
-      <Field label="Reason" value={reason} onInput={setReason} hint="Shown in the history." />
+      <Field label="Reason" {...field("reason")} hint="Shown in the history." />
       <label class="check">
         <input type="checkbox" checked={isTree} onChange={() => setTree(!isTree)} />
         Cancel the runs that it led to as well
@@ -64,36 +56,29 @@ function Preview({ steps }: { steps: readonly InJson<PreviewedStep>[] }) {
   );
 }
 
-export function ResumeDialog(props: {
-  run: RunView;
-  steps: readonly StepView[];
-  from?: string;
-  onClose: () => void;
-  onDone: () => void;
-}) {
-  const { run, steps, onClose, onDone } = props;
-  const [from, setFrom] = useState(props.from ?? "");
+export function ResumeDialog(
+  props: ChangeEnds & { run: RunView; steps: readonly StepView[]; from?: string },
+) {
+  const { run, steps, from: first = "", ...ends } = props;
+  const [from, setFrom] = useState(first);
   const { value: preview } = useLoaded(async () => {
     const asked = { runId: run.id, ...(from && { fromStep: from }) };
     return (await rpc("SvcService", "PreviewResume", asked)).steps ?? [];
   }, [run.id, from]);
   const submit = async () => {
     await rpc("SvcService", "ResumeRun", { runId: run.id, ...(from && { fromStep: from }) });
-    toast("done", "Run resumed");
-    onDone();
+    return "Run resumed";
   };
   return (
-    <FormDialog title="Resume this run" submit="Resume" onSubmit={submit} onClose={onClose}>
+    <FormDialog title="Resume this run" submit="Resume" onSubmit={submit} {...ends}>
       <div class="field">
         <label for="resume-from">From</label>
-        <select id="resume-from" value={from} onChange={({ currentTarget }) => setFrom(currentTarget.value)}>
-          <option value="">Where it stopped</option>
-          {steps.map(({ stepId, name }) => (
-            <option key={stepId} value={stepId}>
-              {plain(name)}
-            </option>
-          ))}
-        </select>
+        <Select
+          id="resume-from"
+          value={from}
+          options={[["", "Where it stopped"], ...steps.map(({ stepId, name }) => [stepId, name] as const)]}
+          onInput={setFrom}
+        />
         <p class="hint">The chosen step and all later ones are executed again. Earlier results are kept.</p>
       </div>
       {preview && <Preview steps={preview} />}
@@ -145,7 +130,7 @@ export function RunActions(props: { whole: Whole; environment: string; onDone: (
   const { whole, environment, onDone } = props;
   const { run, steps } = whole;
   const [asked, setAsked] = useState<"cancel" | "resume">();
-  const close = () => setAsked(undefined);
+  const ends = { onDone, onClose: () => setAsked(undefined) };
   const over = isOver(run.status);
   const isPaused = run.status === "paused";
   const canResume = run.status === "failed" || isPaused;
@@ -165,32 +150,18 @@ export function RunActions(props: { whole: Whole; environment: string; onDone: (
       {may("runs:cancel") && (
         <>
           {canResume && (
-            <Button kind="primary" icon="play" onClick={() => setAsked("resume")}>
-              Resume…
-            </Button>
+            <Button kind="primary" icon="play" text="Resume…" onClick={() => setAsked("resume")} />
           )}
-          {canPause && (
-            <Button icon="pause" onClick={() => void pause()}>
-              Pause
-            </Button>
-          )}
-          {!over && (
-            <Button icon="stop" onClick={() => setAsked("cancel")}>
-              Cancel…
-            </Button>
-          )}
+          {canPause && <Button icon="pause" text="Pause" onClick={() => void pause()} />}
+          {!over && <Button icon="stop" text="Cancel…" onClick={() => setAsked("cancel")} />}
         </>
       )}
-      <Button icon="copy" onClick={() => void attempt(copyCall)}>
-        Copy as curl
-      </Button>
+      <Button icon="copy" text="Copy as curl" onClick={() => void attempt(copyCall)} />
       {(run.status === "completed" || run.status === "failed") && (
-        <Button icon="copy" onClick={() => void attempt(copyTest)}>
-          Copy as SDK test
-        </Button>
+        <Button icon="copy" text="Copy as SDK test" onClick={() => void attempt(copyTest)} />
       )}
-      {asked === "cancel" && <CancelDialog run={run} onClose={close} onDone={onDone} />}
-      {asked === "resume" && <ResumeDialog {...{ run, steps, onDone }} onClose={close} />}
+      {asked === "cancel" && <CancelDialog run={run} {...ends} />}
+      {asked === "resume" && <ResumeDialog run={run} steps={steps} {...ends} />}
     </>
   );
 }

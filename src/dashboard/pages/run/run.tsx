@@ -1,7 +1,7 @@
 import { useEffect } from "preact/hooks";
-import { CallError } from "../../lib/api.ts";
+import { isMissing } from "../../lib/api.ts";
 import { dateTime, duration, instantOf } from "../../lib/format.ts";
-import { useLive, useLoaded, useNet, useTick } from "../../lib/hooks.ts";
+import { useFollowed, useLoaded, useTick } from "../../lib/hooks.ts";
 import { noteRecent } from "../../lib/prefs.ts";
 import { address, hrefOf, setQuery } from "../../lib/router.ts";
 import { getRun, getStateAt, isOver, type Moment, type RunView, type StepView } from "../../lib/runs.ts";
@@ -23,11 +23,10 @@ const drawMs = 250;
 export function RunPage() {
   const id = address.value.rest[0] ?? "";
   const whole = useLoaded((signal) => readWhole(id, signal), [id]);
-  useLive(`system.run.${id}.>`, { onFrame: whole.reload, onBack: whole.reload });
-  useNet(whole.reload);
+  useFollowed(whole.reload, { frames: `system.run.${id}.>` });
   useEffect(() => noteRecent("runs", id), [id]);
   const { value, error } = whole;
-  if (!value && error instanceof CallError && error.status === 404)
+  if (!value && isMissing(error))
     return (
       <Missing title="There is no such run here">
         <p>
@@ -185,22 +184,14 @@ function RunFacts({ run, now }: { run: RunView; now: number }) {
           </a>,
         ],
         ["Worker", run.workerId ? <Text key="worker" of={run.workerId} /> : "–"],
-        ...(run.parentRunId
-          ? ([
-              [
-                "Parent",
-                <a key="parent" href={hrefOf(["runs", run.parentRunId])}>
-                  {run.parentRunId}
-                </a>,
-              ],
-            ] as const)
-          : []),
-        ...(run.timeoutAt && run.endedAt === undefined
-          ? ([["Times out", dateTime(run.timeoutAt)]] as const)
-          : []),
-        ...(run.cancellationCause
-          ? ([["Cancelled by", <Text key="cause" of={run.cancellationCause} />]] as const)
-          : []),
+        run.parentRunId && [
+          "Parent",
+          <a key="parent" href={hrefOf(["runs", run.parentRunId])}>
+            {run.parentRunId}
+          </a>,
+        ],
+        run.timeoutAt && run.endedAt === undefined && ["Times out", dateTime(run.timeoutAt)],
+        run.cancellationCause && ["Cancelled by", <Text key="cause" of={run.cancellationCause} />],
       ]}
     />
   );

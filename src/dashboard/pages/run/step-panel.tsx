@@ -3,12 +3,12 @@ import { parsedJson, rest, rpc } from "../../lib/api.ts";
 import type { CutView } from "../../lib/cuts.ts";
 import { bytes, cut as cutText, dateTime, duration, plain } from "../../lib/format.ts";
 import { useLoaded } from "../../lib/hooks.ts";
-import { hrefOf, setQuery } from "../../lib/router.ts";
+import { hrefOf, queryOf, setQuery } from "../../lib/router.ts";
 import type { ErrorView, RunView, StepView } from "../../lib/runs.ts";
 import { may } from "../../lib/session.ts";
-import { attempt, copy, toast } from "../../lib/toasts.ts";
+import { attempt, copy } from "../../lib/toasts.ts";
 import { Button, Facts, Text } from "../../ui/basics.tsx";
-import { Check, Field, FormDialog } from "../../ui/dialog.tsx";
+import { type ChangeEnds, Check, Field, FormDialog, useFields } from "../../ui/dialog.tsx";
 import { JsonDiff } from "../../ui/diff.tsx";
 import { Payload } from "../../ui/payload.tsx";
 import { Status } from "../../ui/status.tsx";
@@ -68,13 +68,8 @@ const timeOf = (at: number | undefined) => (at === undefined ? "–" : dateTime(
 function Children({ runId, stepId }: { runId: string; stepId: string }) {
   const { value } = useLoaded(
     (signal) => {
-      const query = new URLSearchParams({
-        kind: "step",
-        id: `${runId}/${stepId}`,
-        direction: "effects",
-        depth: "1",
-      });
-      return rest<CausalityData>(`/api/v1/causality?${query}`, { signal });
+      const asked = { kind: "step", id: `${runId}/${stepId}`, direction: "effects", depth: "1" };
+      return rest<CausalityData>(`/api/v1/causality${queryOf(asked)}`, { signal });
     },
     [runId, stepId],
   );
@@ -99,7 +94,7 @@ function StepActions({ run, step, onDone }: { run: RunView; step: StepView; onDo
   const [asked, setAsked] = useState<OutputChange | "resume">();
   const isEnded = step.status === "completed" || step.status === "failed";
   const isHeld = run.status === "paused" && run.pauseReason === "injection";
-  const close = () => setAsked(undefined);
+  const ends = { onDone, onClose: () => setAsked(undefined) };
   return (
     <div class="panel-actions">
       {isEnded && (
@@ -108,37 +103,26 @@ function StepActions({ run, step, onDone }: { run: RunView; step: StepView; onDo
         </Button>
       )}
       {isHeld && step.status === "completed" && (
-        <Button icon="edit" onClick={() => setAsked("inject")}>
-          Inject…
-        </Button>
+        <Button icon="edit" text="Inject…" onClick={() => setAsked("inject")} />
       )}
       {(run.status === "failed" || isHeld) && (
-        <Button icon="play" onClick={() => setAsked("resume")}>
-          Resume from here…
-        </Button>
+        <Button icon="play" text="Resume from here…" onClick={() => setAsked("resume")} />
       )}
-      {asked === "resume" && (
-        <ResumeDialog run={run} steps={[step]} from={step.stepId} onClose={close} onDone={onDone} />
-      )}
+      {asked === "resume" && <ResumeDialog run={run} steps={[step]} from={step.stepId} {...ends} />}
       {(asked === "patch" || asked === "inject") && (
-        <OutputDialog change={asked} {...{ run, step, onDone }} onClose={close} />
+        <OutputDialog change={asked} run={run} step={step} {...ends} />
       )}
     </div>
   );
 }
 
-function OutputDialog(props: {
-  change: OutputChange;
-  run: RunView;
-  step: StepView;
-  onDone: () => void;
-  onClose: () => void;
-}) {
-  const { change, run, step, onDone, onClose } = props;
+function OutputDialog(props: ChangeEnds & { change: OutputChange; run: RunView; step: StepView }) {
+  const { change, run, step, ...ends } = props;
   // What is too large to be shown is not edited here either.
   const cut = step.cuts.output;
-  const [text, setText] = useState(() => (cut ? "" : JSON.stringify(step.output ?? null, null, 2)));
-  const [reason, setReason] = useState("");
+  const [{ text, reason }, field] = useFields(() => ({
+    ...{ text: cut ? "" : JSON.stringify(step.output ?? null, null, 2), reason: "" },
+  }));
   const hasFailed = step.status === "failed";
   const canResume = run.status === "failed" || (run.status === "paused" && run.pauseReason === "injection");
   const [resumes, setResumes] = useState(canResume && hasFailed);
@@ -152,29 +136,20 @@ function OutputDialog(props: {
       await rpc("SvcService", "InjectStepOutput", { runId: run.id, stepId: step.id, newOutput, reason });
     }
     if (resumes) await rpc("SvcService", "ResumeRun", { runId: run.id });
-    toast(
-      "done",
-      `Output of ${plain(step.name)} ${hasFailed ? "set" : "replaced"}${resumes ? ", run resumed" : ""}`,
-    );
-    onDone();
+    return `Output of ${plain(step.name)} ${hasFailed ? "set" : "replaced"}${resumes ? ", run resumed" : ""}`;
   };
   return (
-    <FormDialog
-      title={`${verb} the output of ${plain(step.name)}`}
-      submit={verb}
-      onSubmit={submit}
-      onClose={onClose}
-    >
+    <FormDialog title={`${verb} the output of ${plain(step.name)}`} submit={verb} onSubmit={submit} {...ends}>
       <p>
         {hasFailed
           ? "The step counts as completed with this output, and is not executed again."
           : "The first output stays readable beside the new one."}
       </p>
       <Field
-        {...{ label: "Output (JSON)", rows: 12, isCode: true, value: text, onInput: setText }}
+        {...{ label: "Output (JSON)", rows: 12, isCode: true, ...field("text") }}
         {...(cut && { hint: `In place of the ${bytes(cut.bytes)} that are there.` })}
       />
-      <Field label="Reason" hint="Kept in the audit trail." value={reason} onInput={setReason} />
+      <Field label="Reason" hint="Kept in the audit trail." {...field("reason")} />
       {canResume && <Check label="Resume the run with it" isChecked={resumes} onChange={setResumes} />}
     </FormDialog>
   );
@@ -217,16 +192,14 @@ export function StepPanel(props: {
           ["Started", timeOf(step.startedAt)],
           ["Ended", timeOf(step.endedAt)],
           ["Attempt", `${step.attempt || 1}`],
-          ...(step.maxTries > 0 ? ([["Tries", `${step.tries} of ${step.maxTries}`]] as const) : []),
-          ...(step.retryAt ? ([["Tried again", timeOf(step.retryAt)]] as const) : []),
+          step.maxTries > 0 && ["Tries", `${step.tries} of ${step.maxTries}`],
+          step.retryAt && ["Tried again", timeOf(step.retryAt)],
           ["Step id", <code key="id">{plain(step.stepId)}</code>],
-          ...(step.waitEventName ? ([["Waits for", <Text key="w" of={step.waitEventName} />]] as const) : []),
-          ...(step.waitTimeout ? ([["Until", timeOf(step.waitTimeout)]] as const) : []),
-          ...(step.sleepUntil ? ([["Wakes", timeOf(step.sleepUntil)]] as const) : []),
-          ...(step.compensationFor
-            ? ([["Undoes", <Text key="u" of={step.compensationFor} />]] as const)
-            : []),
-          ...(step.patchedBy ? ([["Patched by", <Text key="p" of={step.patchedBy} />]] as const) : []),
+          step.waitEventName && ["Waits for", <Text key="w" of={step.waitEventName} />],
+          step.waitTimeout && ["Until", timeOf(step.waitTimeout)],
+          step.sleepUntil && ["Wakes", timeOf(step.sleepUntil)],
+          step.compensationFor && ["Undoes", <Text key="u" of={step.compensationFor} />],
+          step.patchedBy && ["Patched by", <Text key="p" of={step.patchedBy} />],
         ]}
       />
       {!isPast && <Tries run={run} step={step} />}

@@ -52,11 +52,7 @@ export function TimeSlider(props: {
           "Now"
         )}
       </output>
-      {shown && (
-        <Button kind="quiet" onClick={() => onMove(undefined)}>
-          Back to now
-        </Button>
-      )}
+      {shown && <Button kind="quiet" text="Back to now" onClick={() => onMove(undefined)} />}
     </div>
   );
 }

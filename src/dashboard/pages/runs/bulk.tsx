@@ -7,7 +7,7 @@ import { go, hrefOf } from "../../lib/router.ts";
 import type { RunFilters } from "../../lib/runs.ts";
 import { toast } from "../../lib/toasts.ts";
 import { Button } from "../../ui/basics.tsx";
-import { Field, FormDialog } from "../../ui/dialog.tsx";
+import { type ChangeEnds, Field, FormDialog, useFields } from "../../ui/dialog.tsx";
 import { Status } from "../../ui/status.tsx";
 
 type Preview = Static<typeof RepairPreviewShape>;
@@ -60,17 +60,9 @@ export function BulkBar(props: { filters: RunFilters; chosen: ReadonlySet<string
   return (
     <div class="bulk" role="toolbar" aria-label="Selected runs">
       <span class="bulk-count">{some ? `${count(chosen.size)} selected` : "All that match"}</span>
-      <Button icon="play" onClick={() => void ask("resume")}>
-        Resume…
-      </Button>
-      <Button icon="stop" onClick={() => void ask("cancel")}>
-        Cancel…
-      </Button>
-      {some && (
-        <Button kind="quiet" onClick={onDone}>
-          Select none
-        </Button>
-      )}
+      <Button icon="play" text="Resume…" onClick={() => void ask("resume")} />
+      <Button icon="stop" text="Cancel…" onClick={() => void ask("cancel")} />
+      {some && <Button kind="quiet" text="Select none" onClick={onDone} />}
       {asked && (
         <BulkDialog {...{ filters, chosen, ...asked }} onClose={() => setAsked(undefined)} onDone={onDone} />
       )}
@@ -96,29 +88,26 @@ async function actOnEach(action: BulkAction, ids: readonly string[], reason: str
   if (done < ids.length) toast("failed", `${count(ids.length - done)} refused: ${firstRefusal}`);
 }
 
-function BulkDialog(props: {
-  action: BulkAction;
-  preview?: Preview;
-  filters: RunFilters;
-  chosen: ReadonlySet<string>;
-  onClose: () => void;
-  onDone: () => void;
-}) {
-  const { action, preview, filters, chosen, onClose, onDone } = props;
-  const [reason, setReason] = useState("");
+function BulkDialog(
+  props: ChangeEnds & {
+    action: BulkAction;
+    preview?: Preview;
+    filters: RunFilters;
+    chosen: ReadonlySet<string>;
+  },
+) {
+  const { action, preview, filters, chosen, ...ends } = props;
+  const [{ reason }, field] = useFields({ reason: "" });
   const { verb } = actions[action];
   const size = preview?.total_count ?? chosen.size;
   const amount = `${count(size)}${preview?.truncated ? "+" : ""} ${size === 1 ? "run" : "runs"}`;
   const submit = async () => {
-    if (!preview) await actOnEach(action, [...chosen], reason);
-    else {
-      const { id } = await rest<{ id: string }>("/api/v1/repairs", {
-        body: { action, filter: repairFilter(filters), reason },
-      });
-      toast("done", `A repair works through ${amount}`);
-      go(hrefOf(["repairs", id]));
-    }
-    onDone();
+    if (!preview) return actOnEach(action, [...chosen], reason);
+    const { id } = await rest<{ id: string }>("/api/v1/repairs", {
+      body: { action, filter: repairFilter(filters), reason },
+    });
+    go(hrefOf(["repairs", id]));
+    return `A repair works through ${amount}`;
   };
   return (
     <FormDialog
@@ -127,7 +116,7 @@ function BulkDialog(props: {
       isDangerous={action === "cancel"}
       isDisabled={size === 0}
       onSubmit={submit}
-      onClose={onClose}
+      {...ends}
     >
       {preview ? (
         <>
@@ -150,7 +139,7 @@ function BulkDialog(props: {
         <p>The runs that you selected. What a run is doing now is given up; its history stays.</p>
       )}
       {(action === "cancel" || preview) && (
-        <Field label="Reason" hint="Kept in the history." value={reason} onInput={setReason} />
+        <Field label="Reason" hint="Kept in the history." {...field("reason")} />
       )}
     </FormDialog>
   );

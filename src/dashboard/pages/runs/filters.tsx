@@ -2,6 +2,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { address, setQuery } from "../../lib/router.ts";
 import { runStatuses } from "../../lib/runs.ts";
 import { Button } from "../../ui/basics.tsx";
+import { Select } from "../../ui/dialog.tsx";
 import { Icon } from "../../ui/icons.tsx";
 import { lookOf } from "../../ui/status.tsx";
 
@@ -67,17 +68,12 @@ export function FilterBar() {
         <TextFilter name="name" label="Event name" placeholder="Event, exactly" />
         <TextFilter name="says" label="Text of the error" placeholder="Error says…" />
         <TextFilter name="event" label="Event id" placeholder="evt_…" />
-        <select
-          aria-label="Created"
+        <Select
+          label="Created"
           value={query.get("since") ?? ""}
-          onChange={({ currentTarget: { value } }) => setQuery({ since: value })}
-        >
-          {spans.map(([value, word]) => (
-            <option key={value} value={value}>
-              {word}
-            </option>
-          ))}
-        </select>
+          options={spans}
+          onInput={(since) => setQuery({ since })}
+        />
         {filterNames.some((name) => query.get(name)) && (
           <Button
             kind="quiet"

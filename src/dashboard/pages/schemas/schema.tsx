@@ -1,10 +1,9 @@
-import { useEffect, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import { CallError, messageOf, parsedJson } from "../../lib/api.ts";
 import { listEvents } from "../../lib/events.ts";
 import { count, writeJson } from "../../lib/format.ts";
-import { useLive, useLoaded, useNet } from "../../lib/hooks.ts";
-import { noteRecent } from "../../lib/prefs.ts";
-import { address, go, hrefOf } from "../../lib/router.ts";
+import { useFollowed, useLoaded } from "../../lib/hooks.ts";
+import { go, hrefOf } from "../../lib/router.ts";
 import {
   checkTraffic,
   deleteSchema,
@@ -16,11 +15,11 @@ import {
   type UpcastData,
 } from "../../lib/schemas.ts";
 import { may } from "../../lib/session.ts";
-import { toast } from "../../lib/toasts.ts";
-import { Button, Empty, Failure, PageHead, Section, Text, Unread, When } from "../../ui/basics.tsx";
-import { Choice, Field, FormDialog } from "../../ui/dialog.tsx";
+import { Button, Empty, Failure, FormError, Page, Section, Text, When } from "../../ui/basics.tsx";
+import { Choice, Field, FormDialog, Opener, useFields } from "../../ui/dialog.tsx";
 import { JsonDiff } from "../../ui/diff.tsx";
 import { JsonView } from "../../ui/json-view.tsx";
+import { useOne } from "../../ui/resource.tsx";
 import { RegisterDialog } from "./register.tsx";
 import { modeWords } from "./schemas.tsx";
 
@@ -35,27 +34,23 @@ async function readVersions(event: string, signal: AbortSignal): Promise<SchemaV
 }
 
 export function SchemaPage() {
-  const event = address.value.rest[0] ?? "";
-  const { value, error, reload } = useLoaded((signal) => readVersions(event, signal), [event]);
-  const [isRegistering, setRegistering] = useState(false);
-  useLive(`system.schema.${event}.>`, { onFrame: reload, onBack: reload });
-  useNet(reload);
-  useEffect(() => noteRecent("schemas", event), [event]);
-  if (!value) return <Unread error={error} onRetry={reload} one="schema" all="schemas" />;
+  const { id: event, value, reload, unread } = useOne({ one: "schema", all: "schemas" }, readVersions);
+  useFollowed(reload, { frames: `system.schema.${event}.>` });
+  if (!value) return unread;
   const latest = value[0]!;
+  const next = { event, version: latest.version + 1, schemaText: writeJson(latest.schema) };
   return (
-    <div class="page">
-      <PageHead
-        title={<Text of={event} />}
-        about={latest.description && <Text of={latest.description} />}
-        actions={
-          may("schemas:manage") && (
-            <Button kind="primary" icon="schemas" onClick={() => setRegistering(true)}>
-              Register the next version…
-            </Button>
-          )
-        }
-      />
+    <Page
+      title={<Text of={event} />}
+      about={latest.description && <Text of={latest.description} />}
+      actions={
+        may("schemas:manage") && (
+          <Opener kind="primary" icon="schemas" text="Register the next version…" onClosed={reload}>
+            {(onClose) => <RegisterDialog next={next} onClose={onClose} />}
+          </Opener>
+        )
+      }
+    >
       <div class="columns">
         <div>
           <Section title="Versions">
@@ -71,16 +66,7 @@ export function SchemaPage() {
           </Section>
         </div>
       </div>
-      {isRegistering && (
-        <RegisterDialog
-          next={{ event, version: latest.version + 1, schemaText: writeJson(latest.schema) }}
-          onClose={() => {
-            setRegistering(false);
-            reload();
-          }}
-        />
-      )}
-    </div>
+    </Page>
   );
 }
 
@@ -88,9 +74,9 @@ function Versions({ versions, onDone }: { versions: readonly SchemaView[]; onDon
   const [deleted, setDeleted] = useState<SchemaView>();
   const remove = async ({ event, version }: SchemaView) => {
     await deleteSchema(event, version);
-    toast("done", `Version ${version} deleted`);
     if (versions.length === 1) go(hrefOf(["schemas"]));
     else onDone();
+    return `Version ${version} deleted`;
   };
   return (
     <ol class="versions">
@@ -199,15 +185,13 @@ function Traffic({ event }: { event: string }) {
 /** Data of one version, and what becomes of it in another. */
 function Upcasting({ event, versions }: { event: string; versions: readonly SchemaView[] }) {
   const words = versions.map(({ version }) => [`${version}`, `version ${version}`] as const);
-  const [from, setFrom] = useState<string>(words.at(-1)![0]);
-  const [to, setTo] = useState<string>(words[0]![0]);
-  const [text, setText] = useState("{}");
+  const [{ from, to, text }, field] = useFields({ from: words.at(-1)![0], to: words[0]![0], text: "{}" });
   const [result, setResult] = useState<{ asked: unknown; upcast: UpcastData }>();
   const [error, setError] = useState("");
   if (versions.length < 2) return <Empty title="There is one version only" />;
   const takeNewest = async () => {
     const { events } = await listEvents({ limit: "1", search: event });
-    if (events[0]?.name === event) setText(writeJson(events[0].data));
+    if (events[0]?.name === event) field("text").onInput(writeJson(events[0].data));
   };
   const submit = async () => {
     setError("");
@@ -231,21 +215,15 @@ function Upcasting({ event, versions }: { event: string; versions: readonly Sche
       }}
     >
       <div class="form form-pairs">
-        <Choice label="Data of" value={from} options={words} onChange={setFrom} />
-        <Choice label="becomes" value={to} options={words} onChange={setTo} />
+        <Choice label="Data of" {...field("from")} options={words} />
+        <Choice label="becomes" {...field("to")} options={words} />
       </div>
-      <Field label="Data (JSON)" isCode rows={6} value={text} onInput={setText} />
+      <Field label="Data (JSON)" isCode rows={6} {...field("text")} />
       <div class="row-actions">
-        <Button type="submit" kind="primary">
-          Try
-        </Button>
+        <Button type="submit" kind="primary" text="Try" />
         {may("events:subscribe") && <Button onClick={() => void takeNewest()}>Take the newest event</Button>}
       </div>
-      {error !== "" && (
-        <p class="form-error" role="alert">
-          <Text of={error} />
-        </p>
-      )}
+      <FormError of={error} />
       {result && (
         <div role="status">
           <ul class="plain-list">

@@ -1,12 +1,11 @@
-import { useState } from "preact/hooks";
-import { useLive, useLoaded, useNet, usePages } from "../../lib/hooks.ts";
+import { useFollowed, useLive, useLoaded, usePages } from "../../lib/hooks.ts";
 import { hrefOf } from "../../lib/router.ts";
 import { checkTraffic, listSchemas, refusedOf, type SchemaHeadView, setMode } from "../../lib/schemas.ts";
 import { may } from "../../lib/session.ts";
-import { toast } from "../../lib/toasts.ts";
-import { Button, Empty, Failure, PageHead, Text, When } from "../../ui/basics.tsx";
-import { Choice, FormDialog } from "../../ui/dialog.tsx";
-import { Bad, ReadTable } from "../../ui/table.tsx";
+import { Button, Failure, Text, When } from "../../ui/basics.tsx";
+import { Choice, type DialogEnds, FormDialog, Opener, useFields } from "../../ui/dialog.tsx";
+import { ResourceList } from "../../ui/resource.tsx";
+import { Bad } from "../../ui/table.tsx";
 import { RegisterDialog } from "./register.tsx";
 
 export const modeWords = {
@@ -32,87 +31,79 @@ function byEvent(heads: readonly SchemaHeadView[]): SchemasOfEvent[] {
 }
 
 export function SchemasPage() {
-  const [asked, setAsked] = useState<"register" | "mode">();
   const read = usePages((cursor, signal) => listSchemas(cursor, signal), []);
   const check = useLoaded((signal) => checkTraffic({}, signal), []);
   const reload = () => {
     read.reload();
     check.reload();
   };
-  useLive("system.schema.>", { onFrame: reload, onBack: reload });
+  useFollowed(reload, { frames: "system.schema.>" });
   useLive("system.enforcement.updated", { onFrame: check.reload });
-  useNet(reload);
   const checksOf = (event: string) =>
     check.value?.schemas.filter(({ event_name }) => event_name === event) ?? [];
-  const close = () => {
-    setAsked(undefined);
-    reload();
-  };
+  const mode = check.value?.mode;
   return (
-    <div class="page">
-      <PageHead
-        title="Schemas"
-        about={check.value && modeWords[check.value.mode]}
-        actions={
-          <>
-            <Button icon="refresh" label="Check the traffic again" onClick={reload} />
-            {may("secrets:manage") && check.value && (
-              <Button onClick={() => setAsked("mode")}>Enforcement…</Button>
-            )}
-            {may("schemas:manage") && (
-              <Button kind="primary" icon="schemas" onClick={() => setAsked("register")}>
-                Register…
-              </Button>
-            )}
-          </>
-        }
-      />
+    <ResourceList
+      title="Schemas"
+      about={mode && modeWords[mode]}
+      actions={
+        <>
+          <Button icon="refresh" label="Check the traffic again" onClick={reload} />
+          {may("secrets:manage") && mode && (
+            <Opener text="Enforcement…" onClosed={reload}>
+              {(onClose) => <ModeDialog mode={mode} onClose={onClose} />}
+            </Opener>
+          )}
+          {may("schemas:manage") && (
+            <Opener kind="primary" icon="schemas" text="Register…" onClosed={reload}>
+              {(onClose) => <RegisterDialog onClose={onClose} />}
+            </Opener>
+          )}
+        </>
+      }
+      read={{ ...read, value: read.value && byEvent(read.value) }}
+      keyOf={({ event }) => event}
+      empty="No schemas"
+      says="Events without a schema may hold anything."
+      columns={[
+        {
+          name: "Event",
+          of: ({ event }) => (
+            <>
+              <Text of={event} href={hrefOf(["schemas", event])} />
+              {checksOf(event).some(({ compile_error }) => compile_error !== "") && (
+                <span class="under warn">cannot be used</span>
+              )}
+            </>
+          ),
+        },
+        { name: "For", of: ({ latest }) => <Text of={latest.description} /> },
+        { name: "Latest", isNumber: true, of: ({ latest }) => `${latest.version}` },
+        { name: "Versions", isNumber: true, of: ({ versions }) => `${versions}` },
+        {
+          name: "Refused in a day",
+          isNumber: true,
+          of: ({ event }) => <Bad of={checksOf(event).reduce((sum, one) => sum + refusedOf(one), 0)} />,
+        },
+        { name: "Changed", isNumber: true, of: ({ latest }) => <When at={latest.createdAt} /> },
+      ]}
+    >
       {check.error !== undefined && <Failure error={check.error} onRetry={check.reload} />}
-      <ReadTable
-        read={{ ...read, value: read.value && byEvent(read.value) }}
-        keyOf={({ event }) => event}
-        empty={<Empty title="No schemas" says="Events without a schema may hold anything." />}
-        columns={[
-          {
-            name: "Event",
-            of: ({ event }) => (
-              <>
-                <Text of={event} href={hrefOf(["schemas", event])} />
-                {checksOf(event).some(({ compile_error }) => compile_error !== "") && (
-                  <span class="under warn">cannot be used</span>
-                )}
-              </>
-            ),
-          },
-          { name: "For", of: ({ latest }) => <Text of={latest.description} /> },
-          { name: "Latest", isNumber: true, of: ({ latest }) => `${latest.version}` },
-          { name: "Versions", isNumber: true, of: ({ versions }) => `${versions}` },
-          {
-            name: "Refused in a day",
-            isNumber: true,
-            of: ({ event }) => <Bad of={checksOf(event).reduce((sum, one) => sum + refusedOf(one), 0)} />,
-          },
-          { name: "Changed", isNumber: true, of: ({ latest }) => <When at={latest.createdAt} /> },
-        ]}
-      />
-      {asked === "register" && <RegisterDialog onClose={close} />}
-      {asked === "mode" && check.value && <ModeDialog mode={check.value.mode} onClose={close} />}
-    </div>
+    </ResourceList>
   );
 }
 
-function ModeDialog({ mode, onClose }: { mode: string; onClose: () => void }) {
-  const [chosen, setChosen] = useState(mode);
+function ModeDialog({ mode, onClose }: DialogEnds & { mode: string }) {
+  const [{ chosen }, field] = useFields({ chosen: mode });
   const submit = async () => {
     await setMode(chosen);
-    toast("done", modeWords[chosen as keyof typeof modeWords]);
+    return modeWords[chosen as keyof typeof modeWords];
   };
   return (
     <FormDialog title="Enforcement of schemas" submit="Set" onSubmit={submit} onClose={onClose}>
       <Choice
         label="An event that breaks its schema"
-        value={chosen}
-        onChange={setChosen}
+        {...field("chosen")}
         options={[
           ["enforce", "is refused"],
           ["warn", "is written and marked"],

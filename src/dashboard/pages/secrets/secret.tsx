@@ -1,8 +1,6 @@
-import { useEffect, useState } from "preact/hooks";
-import { count, instantOf, plain } from "../../lib/format.ts";
-import { useLive, useLoaded, useNet } from "../../lib/hooks.ts";
-import { noteRecent } from "../../lib/prefs.ts";
-import { address, go, hrefOf } from "../../lib/router.ts";
+import { count, plain } from "../../lib/format.ts";
+import { useFollowed, useLoaded } from "../../lib/hooks.ts";
+import { go, hrefOf } from "../../lib/router.ts";
 import {
   deleteSecret,
   getSecret,
@@ -13,52 +11,50 @@ import {
   type SecretData,
 } from "../../lib/secrets.ts";
 import { may } from "../../lib/session.ts";
-import { toast } from "../../lib/toasts.ts";
-import { Button, Empty, Facts, Failure, PageHead, Section, Text, Unread, When } from "../../ui/basics.tsx";
-import { Confirm, Field, FormDialog } from "../../ui/dialog.tsx";
+import { Empty, Facts, Failure, Page, Section, Text, When } from "../../ui/basics.tsx";
+import { type ChangeEnds, ConfirmOpener, Field, FormDialog, Opener, useFields } from "../../ui/dialog.tsx";
+import { useOne } from "../../ui/resource.tsx";
 import { Status } from "../../ui/status.tsx";
 import { ReadTable } from "../../ui/table.tsx";
 import { ValueField } from "./secrets.tsx";
 
 export function SecretPage() {
-  const name = address.value.rest[0] ?? "";
-  const { value, error, reload } = useLoaded((signal) => getSecret(name, signal), [name]);
-  useLive("system.secret.>", { onFrame: reload, onBack: reload });
-  useNet(reload);
-  useEffect(() => noteRecent("secrets", name), [name]);
-  if (!value) return <Unread error={error} onRetry={reload} one="secret" all="secrets" />;
-  return <SecretInside secret={value} onDone={reload} />;
-}
-
-type SecretDeed = "set" | "describe" | "delete";
-
-function SecretInside({ secret, onDone }: { secret: SecretData; onDone: () => void }) {
-  const [asked, setAsked] = useState<SecretDeed>();
-  const close = () => setAsked(undefined);
+  const { value: secret, reload: onDone, unread } = useOne({ one: "secret", all: "secrets" }, getSecret);
+  useFollowed(onDone, { frames: "system.secret.>" });
+  if (!secret) return unread;
   return (
-    <div class="page">
-      <PageHead
-        title={<Text of={secret.name} />}
-        about={secret.description && <Text of={secret.description} />}
-        actions={
-          may("secrets:manage") && (
-            <>
-              <Button kind="primary" icon="edit" onClick={() => setAsked("set")}>
-                Set the value…
-              </Button>
-              <Button onClick={() => setAsked("describe")}>Rename or describe…</Button>
-              <Button icon="trash" onClick={() => setAsked("delete")}>
-                Delete…
-              </Button>
-            </>
-          )
-        }
-      />
+    <Page
+      title={<Text of={secret.name} />}
+      about={secret.description && <Text of={secret.description} />}
+      actions={
+        may("secrets:manage") && (
+          <>
+            <Opener kind="primary" icon="edit" text="Set the value…">
+              {(onClose) => <SetDialog {...{ secret, onDone, onClose }} />}
+            </Opener>
+            <Opener text="Rename or describe…">
+              {(onClose) => <DescribeDialog {...{ secret, onDone, onClose }} />}
+            </Opener>
+            <ConfirmOpener
+              text="Delete…"
+              icon="trash"
+              title={`Delete ${plain(secret.name)}?`}
+              verb="Delete the secret"
+              act={() => deleteSecret(secret.name)}
+              done="Secret deleted"
+              onDone={() => go(hrefOf(["secrets"]))}
+            >
+              <p>Runs of functions that declare it begin without it.</p>
+            </ConfirmOpener>
+          </>
+        )
+      }
+    >
       <Facts
         of={[
           ["Revision", count(secret.revision)],
-          ["Changed", <When key="changed" at={instantOf(secret.updated_at)} />],
-          ["Created", <When key="created" at={instantOf(secret.created_at)} />],
+          ["Changed", <When key="changed" at={secret.updated_at} />],
+          ["Created", <When key="created" at={secret.created_at} />],
         ]}
       />
       <div class="columns spaced">
@@ -73,21 +69,7 @@ function SecretInside({ secret, onDone }: { secret: SecretData; onDone: () => vo
           <Revisions secret={secret} />
         </Section>
       </div>
-      {asked === "set" && <SetDialog secret={secret} onDone={onDone} onClose={close} />}
-      {asked === "describe" && <DescribeDialog secret={secret} onDone={onDone} onClose={close} />}
-      {asked === "delete" && (
-        <Confirm
-          title={`Delete ${plain(secret.name)}?`}
-          verb="Delete the secret"
-          act={() => deleteSecret(secret.name)}
-          done="Secret deleted"
-          onDone={() => go(hrefOf(["secrets"]))}
-          onClose={close}
-        >
-          <p>Runs of functions that declare it begin without it.</p>
-        </Confirm>
-      )}
-    </div>
+    </Page>
   );
 }
 
@@ -102,7 +84,7 @@ function Users({ name }: { name: string }) {
         { name: "Status", of: ({ status }) => <Status of={status} /> },
         { name: "Version", isNumber: true, of: ({ version }) => count(version) },
       ]}
-      empty={<Empty title="No function declares it" />}
+      empty="No function declares it"
     />
   );
 }
@@ -120,7 +102,7 @@ function Revisions({ secret }: { secret: SecretData }) {
         <li key={revision}>
           <strong class="number">{count(revision)}</strong>
           <span class="faint">
-            <When at={instantOf(updated_at)} />
+            <When at={updated_at} />
           </span>
         </li>
       ))}
@@ -128,31 +110,28 @@ function Revisions({ secret }: { secret: SecretData }) {
   );
 }
 
-function SetDialog(props: { secret: SecretData; onDone: () => void; onClose: () => void }) {
-  const { secret, onDone, onClose } = props;
-  const [value, setValue] = useState("");
+function SetDialog({ secret, ...ends }: ChangeEnds & { secret: SecretData }) {
+  const [{ value }, field] = useFields({ value: "" });
   const submit = async () => {
     const { revision } = await putSecret(secret.name, value);
-    toast("done", `${plain(secret.name)} is at revision ${count(revision)}`);
-    onDone();
+    return `${plain(secret.name)} is at revision ${count(revision)}`;
   };
   return (
-    <FormDialog title={`Set ${plain(secret.name)}`} submit="Set" onSubmit={submit} onClose={onClose}>
+    <FormDialog title={`Set ${plain(secret.name)}`} submit="Set" onSubmit={submit} {...ends}>
       <p>Jobs that are given out from now on carry the new value.</p>
-      <ValueField value={value} onInput={setValue} />
+      <ValueField {...field("value")} />
     </FormDialog>
   );
 }
 
-function DescribeDialog(props: { secret: SecretData; onDone: () => void; onClose: () => void }) {
-  const { secret, onDone, onClose } = props;
-  const [name, setName] = useState(secret.name);
-  const [description, setDescription] = useState(secret.description ?? "");
+function DescribeDialog({ secret, onDone, onClose }: ChangeEnds & { secret: SecretData }) {
+  const first = { name: secret.name, description: secret.description ?? "" };
+  const [{ name, description }, field] = useFields(first);
   const submit = async () => {
     await patchSecret(secret.name, { ...(name !== secret.name && { name }), description });
-    toast("done", `${plain(name)} changed`);
     if (name === secret.name) onDone();
     else go(hrefOf(["secrets", name]));
+    return `${plain(name)} changed`;
   };
   return (
     <FormDialog
@@ -164,11 +143,10 @@ function DescribeDialog(props: { secret: SecretData; onDone: () => void; onClose
       <Field
         label="Name"
         isRequired
-        value={name}
-        onInput={setName}
+        {...field("name")}
         hint="Functions that declare the old name get no value any more."
       />
-      <Field label="Description" value={description} onInput={setDescription} />
+      <Field label="Description" {...field("description")} />
     </FormDialog>
   );
 }

@@ -26,11 +26,7 @@ export function Answer({ of }: { of: SqlAnswer }) {
           {`${count(of.rows.length)} ${of.rows.length === 1 ? "row" : "rows"} in ${duration(of.tookMs)}`}
           {of.isCut && "; there are more, which were left out"}
         </p>
-        {canChart && (
-          <Button isPressed={isChart} onClick={() => setChart(!isChart)}>
-            Chart
-          </Button>
-        )}
+        {canChart && <Button text="Chart" isPressed={isChart} onClick={() => setChart(!isChart)} />}
         {of.rows.length > 0 && (
           <Button onClick={() => download("query.csv", "text/csv;charset=utf-8", csvOf(of))}>CSV</Button>
         )}

@@ -4,7 +4,7 @@ import { useLoaded } from "../../lib/hooks.ts";
 import { address, setQuery } from "../../lib/router.ts";
 import { columnsOf, ownTables, projectionTables, runSql } from "../../lib/sql.ts";
 import { problemOf, type SqlAnswer, type SqlProblem } from "../../lib/sql-text.ts";
-import { Button, Empty, Failure, PageHead, Text } from "../../ui/basics.tsx";
+import { Button, Empty, Failure, Page, Text } from "../../ui/basics.tsx";
 import { Icon } from "../../ui/icons.tsx";
 import { Answer } from "./answer.tsx";
 import type { SqlTables } from "./editor.ts";
@@ -50,11 +50,7 @@ export function SqlPage() {
     if (result.problem) setResult({});
   };
   return (
-    <div class="page">
-      <PageHead
-        title="SQL"
-        about="Reads runs, steps, events, functions and SQL projections of this environment"
-      />
+    <Page title="SQL" about="Reads runs, steps, events, functions and SQL projections of this environment">
       <div class="sql">
         <div class="sql-main">
           <QueryEditor
@@ -69,9 +65,7 @@ export function SqlPage() {
           )}
           <div class="sql-tools">
             {isRunning ? (
-              <Button icon="stop" onClick={() => running.current?.abort()}>
-                Stop
-              </Button>
+              <Button icon="stop" text="Stop" onClick={() => running.current?.abort()} />
             ) : (
               <Button kind="primary" icon="play" isDisabled={text.trim() === ""} onClick={() => void run()}>
                 Run
@@ -104,7 +98,7 @@ export function SqlPage() {
           onChosen={(table) => give(`SELECT * FROM ${table} LIMIT 100`)}
         />
       </div>
-    </div>
+    </Page>
   );
 }
 

@@ -1,9 +1,8 @@
-import { useEffect, useState } from "preact/hooks";
-import { CallError, parsedJson, rpc } from "../../lib/api.ts";
+import { useState } from "preact/hooks";
+import { isMissing, parsedJson, rpc } from "../../lib/api.ts";
 import { count, cut, dateTime, plain, writeJson } from "../../lib/format.ts";
 import { useLive, useLoaded } from "../../lib/hooks.ts";
 import { lastSaid } from "../../lib/last-said.ts";
-import { noteRecent } from "../../lib/prefs.ts";
 import { address, go, hrefOf, setQuery } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
 import {
@@ -13,10 +12,10 @@ import {
   type StreamEventView,
   type StreamView,
 } from "../../lib/streams.ts";
-import { toast } from "../../lib/toasts.ts";
-import { Button, Empty, Facts, Failure, PageHead, Section, Text, Unread, When } from "../../ui/basics.tsx";
-import { Field, FormDialog } from "../../ui/dialog.tsx";
+import { Button, Empty, Facts, Failure, Page, Section, Text, When } from "../../ui/basics.tsx";
+import { type DialogEnds, Field, FormDialog, Opener, useFields } from "../../ui/dialog.tsx";
 import { JsonView } from "../../ui/json-view.tsx";
+import { useOne } from "../../ui/resource.tsx";
 import { AppendDialog } from "./append.tsx";
 
 /** Events that are read at first, and by each wish for more. */
@@ -24,28 +23,29 @@ const readAtOnce = 200;
 const shownCharacters = 300;
 
 export function StreamPage() {
-  const id = address.value.rest[0] ?? "";
   const [limit, setLimit] = useState(readAtOnce);
-  const { value, error, reload } = useLoaded(
-    async (signal) => {
-      const [stream, events] = await Promise.all([getStream(id, signal), readNewest(id, limit, signal)]);
+  const { id, value, error, reload, unread } = useOne(
+    { one: "stream", all: "streams" },
+    async (entity, signal) => {
+      const [stream, events] = await Promise.all([
+        getStream(entity, signal),
+        readNewest(entity, limit, signal),
+      ]);
       return { stream, events };
     },
-    [id, limit],
+    [limit],
   );
   useLive(`system.stream.${id}.*`, { onFrame: reload, onBack: reload });
-  useEffect(() => noteRecent("streams", id), [id]);
-  if (!value) return <Unread error={error} onRetry={reload} one="stream" all="streams" />;
+  if (!value) return unread;
   const { stream, events } = value;
   const asked = address.value.query.get("at");
   const shown = asked === null ? stream.version : Math.min(Number(asked) || 1, stream.version);
   const first = events.at(-1)?.at ?? 1;
   return (
-    <div class="page">
-      <PageHead
-        title={<Text of={id} />}
-        actions={may("entities:append") && <StreamActions {...{ stream, shown, events }} onDone={reload} />}
-      />
+    <Page
+      title={<Text of={id} />}
+      actions={may("entities:append") && <StreamActions {...{ stream, shown, events }} onDone={reload} />}
+    >
       {error !== undefined && <Failure error={error} onRetry={reload} />}
       <Facts
         of={[
@@ -73,7 +73,7 @@ export function StreamPage() {
           <Snapshot id={id} version={shown} />
         </div>
       </div>
-    </div>
+    </Page>
   );
 }
 
@@ -150,12 +150,12 @@ const StreamEvents = ({ events, shown }: { events: readonly StreamEventView[]; s
 function Snapshot({ id, version }: { id: string; version: number }) {
   const { value, error, reload } = useLoaded((signal) => getSnapshot(id, version, signal), [id, version]);
   useLive(`system.stream.${id}.snapshotted`, { onFrame: reload, onBack: reload });
-  const isMissing = error instanceof CallError && error.status === 404;
+  const isNone = isMissing(error);
   return (
     <Section title="Snapshot">
-      {isMissing && <Empty title="None at or before this version" />}
-      {error !== undefined && !isMissing && <Failure error={error} onRetry={reload} />}
-      {value && !isMissing && (
+      {isNone && <Empty title="None at or before this version" />}
+      {error !== undefined && !isNone && <Failure error={error} onRetry={reload} />}
+      {value && !isNone && (
         <>
           <p class="hint">
             {`State at version ${value.at}, as its program stored it `}
@@ -168,64 +168,52 @@ function Snapshot({ id, version }: { id: string; version: number }) {
   );
 }
 
-function StreamActions(props: {
+interface StreamShown {
   stream: StreamView;
   shown: number;
   events: readonly StreamEventView[];
-  onDone: () => void;
-}) {
-  const { stream, shown, events, onDone } = props;
-  const [asked, setAsked] = useState<"append" | "snapshot" | "delete">();
-  const close = () => {
-    setAsked(undefined);
-    onDone();
-  };
+}
+
+function StreamActions({ onDone, ...state }: StreamShown & { onDone: () => void }) {
   return (
     <>
-      <Button kind="primary" icon="streams" onClick={() => setAsked("append")}>
-        Append…
-      </Button>
-      <Button onClick={() => setAsked("snapshot")}>Store a snapshot…</Button>
-      <Button onClick={() => setAsked("delete")}>Delete…</Button>
-      {asked === "append" && <AppendDialog stream={stream} onClose={close} />}
-      {asked === "snapshot" && <SnapshotDialog {...{ stream, shown, events }} onClose={close} />}
-      {asked === "delete" && <DeleteDialog stream={stream} onClose={() => setAsked(undefined)} />}
+      <Opener kind="primary" icon="streams" text="Append…" onClosed={onDone}>
+        {(onClose) => <AppendDialog stream={state.stream} onClose={onClose} />}
+      </Opener>
+      <Opener text="Store a snapshot…" onClosed={onDone}>
+        {(onClose) => <SnapshotDialog {...state} onClose={onClose} />}
+      </Opener>
+      <Opener text="Delete…">{(onClose) => <DeleteDialog stream={state.stream} onClose={onClose} />}</Opener>
     </>
   );
 }
 
-function SnapshotDialog(props: {
-  stream: StreamView;
-  shown: number;
-  events: readonly StreamEventView[];
-  onClose: () => void;
-}) {
-  const { stream, shown, events, onClose } = props;
-  const [text, setText] = useState(() => writeJson(lastSaid(events, shown)));
+function SnapshotDialog({ stream, shown, events, onClose }: StreamShown & DialogEnds) {
+  const [{ text }, field] = useFields(() => ({ text: writeJson(lastSaid(events, shown)) }));
   const submit = async () => {
     await rpc("EntityStreamService", "CreateSnapshot", {
       ...{ entityId: stream.id, entityType: stream.type, entityVersion: `${shown}` },
       stateValue: parsedJson(text, "state"),
     });
-    toast("done", `Snapshot stored at version ${shown}`);
+    return `Snapshot stored at version ${shown}`;
   };
   return (
     <FormDialog title={`Snapshot at version ${shown}`} submit="Store" onSubmit={submit} onClose={onClose}>
       <p>
         Programs that load the entity begin with the state that is stored, so it must be what they expect.
       </p>
-      <Field label="State (JSON)" isCode rows={12} value={text} onInput={setText} />
+      <Field label="State (JSON)" isCode rows={12} {...field("text")} />
     </FormDialog>
   );
 }
 
-function DeleteDialog({ stream, onClose }: { stream: StreamView; onClose: () => void }) {
+function DeleteDialog({ stream, onClose }: DialogEnds & { stream: StreamView }) {
   const [purge, setPurge] = useState(false);
-  const [typed, setTyped] = useState("");
+  const [{ typed }, field] = useFields({ typed: "" });
   const submit = async () => {
     await rpc("EntityStreamService", "DeleteStream", { entityId: stream.id, purge });
-    toast("done", `${plain(stream.id)} deleted`);
     go(hrefOf(["streams"]));
+    return `${plain(stream.id)} deleted`;
   };
   return (
     <FormDialog
@@ -241,7 +229,7 @@ function DeleteDialog({ stream, onClose }: { stream: StreamView; onClose: () => 
         <input type="checkbox" checked={purge} onChange={() => setPurge(!purge)} />
         Overwrite what its events hold
       </label>
-      <Field label="Type the entity's id" value={typed} onInput={setTyped} />
+      <Field label="Type the entity's id" {...field("typed")} />
     </FormDialog>
   );
 }

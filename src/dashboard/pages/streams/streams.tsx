@@ -1,13 +1,11 @@
-import { useState } from "preact/hooks";
 import { count } from "../../lib/format.ts";
 import { useLive, usePages } from "../../lib/hooks.ts";
 import { address, hrefOf, setQuery } from "../../lib/router.ts";
-import { may } from "../../lib/session.ts";
 import { listStreams } from "../../lib/streams.ts";
-import { Button, Empty, PageHead, SearchFilter, Text, When } from "../../ui/basics.tsx";
+import { Empty, SearchFilter, Text, When } from "../../ui/basics.tsx";
 import { Check } from "../../ui/dialog.tsx";
+import { ResourceList } from "../../ui/resource.tsx";
 import { Status } from "../../ui/status.tsx";
-import { ReadTable } from "../../ui/table.tsx";
 import { AppendDialog } from "./append.tsx";
 
 export function StreamsPage() {
@@ -15,25 +13,41 @@ export function StreamsPage() {
   const search = query.get("q") ?? "";
   const entityType = query.get("type") ?? "";
   const includeDeleted = query.get("deleted") === "yes";
-  const [isAppending, setAppending] = useState(false);
   const read = usePages(
     (cursor, signal) => listStreams({ search, entityType, includeDeleted }, cursor, signal),
     [search, entityType, includeDeleted],
   );
   useLive("system.stream.>", { onFrame: read.reload, onBack: read.reload });
   return (
-    <div class="page">
-      <PageHead
-        title="Streams"
-        about="What happened to each entity"
-        actions={
-          may("entities:append") && (
-            <Button kind="primary" icon="plus" onClick={() => setAppending(true)}>
-              Append…
-            </Button>
-          )
-        }
-      />
+    <ResourceList
+      title="Streams"
+      about="What happened to each entity"
+      makes={{ text: "Append…", icon: "plus", needs: "entities:append", dialog: AppendDialog }}
+      read={read}
+      keyOf={({ id }) => id}
+      empty={
+        <Empty title={search || entityType ? "No entities match" : "No streams yet"}>
+          {!search && !entityType && <p>An append to an entity begins its stream.</p>}
+        </Empty>
+      }
+      columns={[
+        {
+          name: "Entity",
+          of: ({ id, isDeleted }) =>
+            isDeleted ? (
+              <>
+                <Text of={id} /> <Status of="deleted" />
+              </>
+            ) : (
+              <Text of={id} href={hrefOf(["streams", id])} />
+            ),
+        },
+        { name: "Type", of: ({ type }) => <Text of={type} /> },
+        { name: "Version", isNumber: true, of: ({ version }) => count(version) },
+        { name: "Began", isNumber: true, of: ({ createdAt }) => <When at={createdAt} /> },
+        { name: "Changed", isNumber: true, of: ({ updatedAt }) => <When at={updatedAt} /> },
+      ]}
+    >
       <SearchFilter label="Search entities" placeholder="Part of an id">
         <input
           class="filter-text"
@@ -49,33 +63,6 @@ export function StreamsPage() {
           onChange={(is) => setQuery({ deleted: is ? "yes" : undefined })}
         />
       </SearchFilter>
-      <ReadTable
-        read={read}
-        keyOf={({ id }) => id}
-        empty={
-          <Empty title={search || entityType ? "No entities match" : "No streams yet"}>
-            {!search && !entityType && <p>An append to an entity begins its stream.</p>}
-          </Empty>
-        }
-        columns={[
-          {
-            name: "Entity",
-            of: ({ id, isDeleted }) =>
-              isDeleted ? (
-                <>
-                  <Text of={id} /> <Status of="deleted" />
-                </>
-              ) : (
-                <Text of={id} href={hrefOf(["streams", id])} />
-              ),
-          },
-          { name: "Type", of: ({ type }) => <Text of={type} /> },
-          { name: "Version", isNumber: true, of: ({ version }) => count(version) },
-          { name: "Began", isNumber: true, of: ({ createdAt }) => <When at={createdAt} /> },
-          { name: "Changed", isNumber: true, of: ({ updatedAt }) => <When at={updatedAt} /> },
-        ]}
-      />
-      {isAppending && <AppendDialog onClose={() => setAppending(false)} />}
-    </div>
+    </ResourceList>
   );
 }

@@ -1,15 +1,14 @@
-import { useEffect, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import { CallError, messageOf, parsedJson, rpc } from "../../lib/api.ts";
 import { counted, plain } from "../../lib/format.ts";
-import { useChanged, useLoaded, useNet, usePages } from "../../lib/hooks.ts";
+import { useChanged, useFollowed, usePages } from "../../lib/hooks.ts";
 import type { MethodAnswer } from "../../lib/messages.ts";
-import { noteRecent } from "../../lib/prefs.ts";
-import { address, go, hrefOf } from "../../lib/router.ts";
+import { go, hrefOf } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
-import { Button, Empty, Facts, PageHead, Section, Text, Unread } from "../../ui/basics.tsx";
-import { Confirm, Field } from "../../ui/dialog.tsx";
+import { Button, Facts, Page, Section, Text } from "../../ui/basics.tsx";
+import { ConfirmOpener, Field } from "../../ui/dialog.tsx";
 import { JsonTextView, JsonView } from "../../ui/json-view.tsx";
-import { ReadTable } from "../../ui/table.tsx";
+import { ResourceList, useOne } from "../../ui/resource.tsx";
 import { BreakersOf } from "../breakers.tsx";
 
 const service = "AgentToolsService";
@@ -24,38 +23,27 @@ const agentOf = (qualifiedName: string): string => qualifiedName.split(".", 1)[0
 
 export function ToolsPage() {
   const read = usePages(listTools, []);
-  useChanged("tools", read.reload);
-  useNet(read.reload);
+  useFollowed(read.reload, { list: "tools" });
   return (
-    <div class="page">
-      <PageHead
-        title="Agent tools"
-        about={
-          read.value ? counted(read.value.length, "tool") + (read.hasMore ? ", and more" : "") : "Reading…"
-        }
-      />
-      <ReadTable
-        read={read}
-        keyOf={({ qualifiedName = "" }) => qualifiedName}
-        columns={[
-          {
-            name: "Tool",
-            of: ({ qualifiedName = "" }) => (
-              <Text of={qualifiedName} href={hrefOf(["tools", qualifiedName])} />
-            ),
-          },
-          { name: "Agent", of: ({ qualifiedName = "" }) => <Text of={agentOf(qualifiedName)} /> },
-          { name: "What it does", of: ({ description = "" }) => <Text of={description.slice(0, 300)} /> },
-          { name: "Needs", of: ({ requiredScopes = [] }) => <Scopes of={requiredScopes} /> },
-        ]}
-        empty={
-          <Empty
-            title="No tools"
-            says="An agent registers its tools, and is called at its address when one is invoked."
-          />
-        }
-      />
-    </div>
+    <ResourceList
+      title="Agent tools"
+      about={
+        read.value ? counted(read.value.length, "tool") + (read.hasMore ? ", and more" : "") : "Reading…"
+      }
+      read={read}
+      keyOf={({ qualifiedName = "" }) => qualifiedName}
+      columns={[
+        {
+          name: "Tool",
+          of: ({ qualifiedName = "" }) => <Text of={qualifiedName} href={hrefOf(["tools", qualifiedName])} />,
+        },
+        { name: "Agent", of: ({ qualifiedName = "" }) => <Text of={agentOf(qualifiedName)} /> },
+        { name: "What it does", of: ({ description = "" }) => <Text of={description.slice(0, 300)} /> },
+        { name: "Needs", of: ({ requiredScopes = [] }) => <Scopes of={requiredScopes} /> },
+      ]}
+      empty="No tools"
+      says="An agent registers its tools, and is called at its address when one is invoked."
+    />
   );
 }
 
@@ -82,26 +70,30 @@ async function findTool(name: string, signal: AbortSignal) {
 }
 
 export function ToolPage() {
-  const name = address.value.rest[0] ?? "";
-  const { value: tool, error, reload } = useLoaded((signal) => findTool(name, signal), [name]);
+  const { id: name, value: tool, reload, unread } = useOne({ one: "tool", all: "tools" }, findTool);
   useChanged("tools", reload);
-  const [isRemoving, setRemoving] = useState(false);
-  useEffect(() => noteRecent("tools", name), [name]);
-  if (!tool) return <Unread error={error} onRetry={reload} one="tool" all="tools" />;
+  if (!tool) return unread;
   const agentName = agentOf(name);
   return (
-    <div class="page">
-      <PageHead
-        title={<Text of={name} />}
-        about={tool.description && <Text of={tool.description} />}
-        actions={
-          may("agent:tools:unregister") && (
-            <Button icon="trash" onClick={() => setRemoving(true)}>
-              Remove the agent…
-            </Button>
-          )
-        }
-      />
+    <Page
+      title={<Text of={name} />}
+      about={tool.description && <Text of={tool.description} />}
+      actions={
+        may("agent:tools:unregister") && (
+          <ConfirmOpener
+            text="Remove the agent…"
+            icon="trash"
+            title={`Remove agent ${plain(agentName)}?`}
+            verb="Remove the agent"
+            act={() => rpc(service, "UnregisterTool", { agentName })}
+            done="Agent removed"
+            onDone={() => go(hrefOf(["tools"]))}
+          >
+            <p>All tools of the agent go with it, until it registers them again.</p>
+          </ConfirmOpener>
+        )
+      }
+    >
       <Facts
         of={[
           ["Agent", <Text key="agent" of={agentName} />],
@@ -119,19 +111,7 @@ export function ToolPage() {
         )}
       </div>
       {may("functions:list") && <BreakersOf id={`agent:${agentName}`} title="Breaker of the agent" />}
-      {isRemoving && (
-        <Confirm
-          title={`Remove agent ${plain(agentName)}?`}
-          verb="Remove the agent"
-          act={() => rpc(service, "UnregisterTool", { agentName })}
-          done="Agent removed"
-          onDone={() => go(hrefOf(["tools"]))}
-          onClose={() => setRemoving(false)}
-        >
-          <p>All tools of the agent go with it, until it registers them again.</p>
-        </Confirm>
-      )}
-    </div>
+    </Page>
   );
 }
 

@@ -1,16 +1,17 @@
-import { useEffect, useState } from "preact/hooks";
-import { count, cut, dateTime, instantOf, plain } from "../../lib/format.ts";
-import { useChanged, useLoaded, useNet } from "../../lib/hooks.ts";
+import { useState } from "preact/hooks";
+import { count, counted, cut, dateTime, instantOf, plain } from "../../lib/format.ts";
+import { useFollowed } from "../../lib/hooks.ts";
 import type { LiveFrame } from "../../lib/live.ts";
-import { noteRecent } from "../../lib/prefs.ts";
-import { address, hrefOf } from "../../lib/router.ts";
+import { hrefOf } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
 import { useTail } from "../../lib/tail.ts";
 import { getTopic } from "../../lib/topics.ts";
-import { Button, Empty, Facts, Failure, PageHead, Section, Text, Unread } from "../../ui/basics.tsx";
+import { Button, Empty, Facts, Failure, Page, Section, Text } from "../../ui/basics.tsx";
+import { Opener } from "../../ui/dialog.tsx";
 import { JsonView } from "../../ui/json-view.tsx";
 import { LagSection } from "../../ui/lag-chart.tsx";
 import { firstReplay, ReplayChoice } from "../../ui/replay-choice.tsx";
+import { useOne } from "../../ui/resource.tsx";
 import { PublishDialog } from "./topics.tsx";
 
 const readMs = 5_000;
@@ -23,25 +24,20 @@ const lineOf = ({ eventId = "", data, meta }: LiveFrame) => ({
 });
 
 export function TopicPage() {
-  const name = address.value.rest[0] ?? "";
-  const { value, error, reload } = useLoaded((signal) => getTopic(name, signal), [name]);
-  const [isPublishing, setPublishing] = useState(false);
-  useChanged("topics", reload);
-  useNet(reload, readMs);
-  useEffect(() => noteRecent("topics", name), [name]);
-  if (!value) return <Unread error={error} onRetry={reload} one="topic" all="topics" />;
+  const { id: name, value, error, reload, unread } = useOne({ one: "topic", all: "topics" }, getTopic);
+  useFollowed(reload, { list: "topics", everyMs: readMs });
+  if (!value) return unread;
   return (
-    <div class="page">
-      <PageHead
-        title={<Text of={name} />}
-        actions={
-          may("events:emit") && (
-            <Button kind="primary" icon="topics" onClick={() => setPublishing(true)}>
-              Publish…
-            </Button>
-          )
-        }
-      />
+    <Page
+      title={<Text of={name} />}
+      actions={
+        may("events:emit") && (
+          <Opener kind="primary" icon="topics" text="Publish…" onClosed={reload}>
+            {(onClose) => <PublishDialog topic={name} onClose={onClose} />}
+          </Opener>
+        )
+      }
+    >
       {error !== undefined && <Failure error={error} onRetry={reload} />}
       <Facts
         of={[
@@ -49,7 +45,7 @@ export function TopicPage() {
           ["Oldest position", value.first],
           ["Newest position", value.last],
           ["Group members", count(value.consumers)],
-          ["Slowest group behind", `${count(value.behind)} ${value.behind === 1 ? "message" : "messages"}`],
+          ["Slowest group behind", counted(value.behind, "message")],
         ]}
       />
       {value.consumers + value.behind > 0 && (
@@ -63,16 +59,7 @@ export function TopicPage() {
       <Section title="Messages" aside={<a href={hrefOf(["groups"])}>Consumer groups</a>}>
         <Messages name={name} />
       </Section>
-      {isPublishing && (
-        <PublishDialog
-          topic={name}
-          onClose={() => {
-            setPublishing(false);
-            reload();
-          }}
-        />
-      )}
-    </div>
+    </Page>
   );
 }
 

@@ -1,11 +1,11 @@
 import { useState } from "preact/hooks";
 import { cut, plain } from "../../lib/format.ts";
-import { useLive, useLoaded, useNet, usePages } from "../../lib/hooks.ts";
+import { useFollowed, useLoaded, usePages } from "../../lib/hooks.ts";
 import { address, hrefOf, setQuery } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
 import { attempt } from "../../lib/toasts.ts";
 import { getDelivery, listDeliveries, redeliver, type SourceView } from "../../lib/webhooks.ts";
-import { Button, Empty, Facts, Failure, Id, Text, When } from "../../ui/basics.tsx";
+import { Button, Facts, Failure, Id, Text, When } from "../../ui/basics.tsx";
 import { JsonTextView, JsonView } from "../../ui/json-view.tsx";
 import { Status } from "../../ui/status.tsx";
 import { ReadTable } from "../../ui/table.tsx";
@@ -23,8 +23,7 @@ export function Deliveries({ source }: { source: SourceView }) {
     (cursor, signal) => listDeliveries({ sourceId: source.id, status }, cursor, signal),
     [source.id, status],
   );
-  useNet(read.reload);
-  useLive(`system.webhook_source.${source.id}.received`, { onFrame: read.reload, onBack: read.reload });
+  useFollowed(read.reload, { frames: `system.webhook_source.${source.id}.received` });
   return (
     <>
       <fieldset class="chips" aria-label="Status">
@@ -45,7 +44,7 @@ export function Deliveries({ source }: { source: SourceView }) {
           <ReadTable
             read={read}
             keyOf={({ id }) => id}
-            empty={<Empty title={status === "" ? "Nothing was sent yet" : "None of this status"} />}
+            empty={status === "" ? "Nothing was sent yet" : "None of this status"}
             columns={[
               {
                 name: "What came",
@@ -104,34 +103,24 @@ function Delivery({ id, source, onDone }: { id: string; source: SourceView; onDo
             of={[
               ["Status", <Status key="status" of={value.status} />],
               ["Signature", keys[value.signatureKey] ?? plain(value.signatureKey)],
-              ...(value.eventId
-                ? ([
-                    [
-                      "Event",
-                      <Text
-                        key="event"
-                        of={value.eventName || value.eventId}
-                        href={hrefOf(["events", value.eventId])}
-                      />,
-                    ],
-                  ] as const)
-                : []),
-              ...(value.externalId
-                ? ([["Provider's id", <Text key="external" of={value.externalId} />]] as const)
-                : []),
+              value.eventId && [
+                "Event",
+                <Text
+                  key="event"
+                  of={value.eventName || value.eventId}
+                  href={hrefOf(["events", value.eventId])}
+                />,
+              ],
+              value.externalId && ["Provider's id", <Text key="external" of={value.externalId} />],
               ["Came", <When key="came" at={value.createdAt} />],
             ]}
           />
           <div class="panel-actions">
             {canTry && value.status !== "rejected" && (
-              <Button icon="refresh" onClick={() => void again()}>
-                Deliver again
-              </Button>
+              <Button icon="refresh" text="Deliver again" onClick={() => void again()} />
             )}
             {canTry && source.config && (
-              <Button isPressed={isTrying} onClick={() => setTrying(!isTrying)}>
-                Try its signature
-              </Button>
+              <Button text="Try its signature" isPressed={isTrying} onClick={() => setTrying(!isTrying)} />
             )}
           </div>
           {isTrying && <Trial sourceId={source.id} sample={{ body: value.body, headers: value.headers }} />}

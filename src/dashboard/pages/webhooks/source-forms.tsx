@@ -1,8 +1,7 @@
 import { useState } from "preact/hooks";
 import { plain } from "../../lib/format.ts";
-import { toast } from "../../lib/toasts.ts";
 import { type ConfigValues, changeSource, type SourceView } from "../../lib/webhooks.ts";
-import { Choice, Field, FormDialog } from "../../ui/dialog.tsx";
+import { Choice, type DialogEnds, Field, FormDialog, useFields } from "../../ui/dialog.tsx";
 import { MadeKey } from "../access/made-key.tsx";
 
 const presets = [
@@ -27,34 +26,30 @@ export interface MadeSource {
   token: string;
 }
 
-export function CreateSource(props: { onMade: (made: MadeSource) => void; onClose: () => void }) {
-  const [name, setName] = useState("");
-  const [prefix, setPrefix] = useState("");
-  const [preset, setPreset] = useState("generic-hmac");
-  const [secret, setSecret] = useState("");
+export function CreateSource({ onMade, onClose }: DialogEnds & { onMade: (made: MadeSource) => void }) {
+  const first = { name: "", prefix: "", preset: "generic-hmac", secret: "" };
+  const [{ name, prefix, preset, secret }, field] = useFields(first);
   const submit = async () => {
     const { source, token } = await changeSource("CreateWebhookSource", {
       ...{ name, eventPrefix: prefix, preset, verifySecret: secret },
     });
-    props.onMade({ id: source.id, token });
+    onMade({ id: source.id, token });
   };
   return (
-    <FormDialog title="Add a source" submit="Add" onSubmit={submit} onClose={props.onClose}>
-      <Field label="Name" value={name} onInput={setName} hint="For people" />
+    <FormDialog title="Add a source" submit="Add" onSubmit={submit} onClose={onClose}>
+      <Field label="Name" {...field("name")} hint="For people" />
       <Field
         label="Prefix of its events"
         isRequired
-        value={prefix}
-        onInput={setPrefix}
+        {...field("prefix")}
         hint="github makes events github.push and so on"
       />
-      <Choice label="Provider" value={preset} onChange={setPreset} options={presets} />
+      <Choice label="Provider" {...field("preset")} options={presets} />
       <Field
         label="Secret"
         type="password"
         autoComplete="new-password"
-        value={secret}
-        onInput={setSecret}
+        {...field("secret")}
         hint="The provider signs with it. Without one the token in the address alone lets requests in."
       />
     </FormDialog>
@@ -62,7 +57,7 @@ export function CreateSource(props: { onMade: (made: MadeSource) => void; onClos
 }
 
 /** The address of a source, with its token: no later answer holds it. */
-export const Address = ({ id, token, onClose }: MadeSource & { onClose: () => void }) => (
+export const Address = ({ id, token, onClose }: MadeSource & DialogEnds) => (
   <MadeKey title="The address for the provider" text={addressOf(id, token)} onClose={onClose} />
 );
 
@@ -88,7 +83,7 @@ export const configFields: readonly (readonly [string, string])[] = fields.map((
 ]);
 
 /** How a source verifies, field by field. */
-export function ConfigDialog({ source, onClose }: { source: SourceView; onClose: () => void }) {
+export function ConfigDialog({ source, onClose }: DialogEnds & { source: SourceView }) {
   const [name, setName] = useState(source.name);
   const [config, setConfig] = useState<ConfigValues>(source.config ?? {});
   const submit = async () => {
@@ -97,7 +92,7 @@ export function ConfigDialog({ source, onClose }: { source: SourceView; onClose:
       ...{ id: source.id, name, verifyConfig, metadata: source.metadata ?? {} },
       expectedUpdatedAt: source.updated,
     });
-    toast("done", "Source changed");
+    return "Source changed";
   };
   return (
     <FormDialog
@@ -122,30 +117,21 @@ export function ConfigDialog({ source, onClose }: { source: SourceView; onClose:
 }
 
 /** Another secret to verify with. */
-export function RotateSecret({ source, onClose }: { source: SourceView; onClose: () => void }) {
-  const [secret, setSecret] = useState("");
-  const [hours, setHours] = useState("24");
+export function RotateSecret({ source, onClose }: DialogEnds & { source: SourceView }) {
+  const [{ secret, hours }, field] = useFields({ secret: "", hours: "24" });
   const submit = async () => {
     await changeSource("RotateWebhookSecret", {
       ...{ id: source.id, verifySecret: secret, graceSeconds: Math.round(Number(hours) * 3_600) },
       expectedUpdatedAt: source.updated,
     });
-    toast("done", "The secret was replaced");
+    return "The secret was replaced";
   };
   return (
     <FormDialog title="Replace the secret" submit="Replace" onSubmit={submit} onClose={onClose}>
-      <Field
-        label="New secret"
-        type="password"
-        autoComplete="new-password"
-        isRequired
-        value={secret}
-        onInput={setSecret}
-      />
+      <Field label="New secret" type="password" autoComplete="new-password" isRequired {...field("secret")} />
       <Field
         label="Hours that the old one stays good"
-        value={hours}
-        onInput={setHours}
+        {...field("hours")}
         hint="0 ends it at once. At most 168."
       />
     </FormDialog>

@@ -2,8 +2,8 @@ import { useState } from "preact/hooks";
 import { messageOf, parsedJson } from "../../lib/api.ts";
 import { plain, writeJson } from "../../lib/format.ts";
 import { type TrialView, tryVerify } from "../../lib/webhooks.ts";
-import { Button, Facts, Text } from "../../ui/basics.tsx";
-import { Field } from "../../ui/dialog.tsx";
+import { Button, Facts, FormError, Text } from "../../ui/basics.tsx";
+import { Field, useFields } from "../../ui/dialog.tsx";
 import { Status } from "../../ui/status.tsx";
 
 /** A request as the source would take it, and what it would make of it. Nothing is stored. */
@@ -12,9 +12,10 @@ export function Trial(props: {
   sample?: { body: string; headers: Record<string, string> };
 }) {
   const { sourceId, sample } = props;
-  const [headers, setHeaders] = useState(() => writeJson(sample?.headers ?? { "x-signature": "" }));
-  const [body, setBody] = useState(sample?.body ?? "{}");
-  const [secret, setSecret] = useState("");
+  const [{ headers, body, secret }, field] = useFields(() => ({
+    headers: writeJson(sample?.headers ?? { "x-signature": "" }),
+    ...{ body: sample?.body ?? "{}", secret: "" },
+  }));
   const [found, setFound] = useState<TrialView>();
   const [error, setError] = useState("");
   const submit = async () => {
@@ -36,24 +37,17 @@ export function Trial(props: {
         void submit();
       }}
     >
-      <Field label="Headers (JSON)" isCode rows={4} value={headers} onInput={setHeaders} />
-      <Field label="Body" isCode rows={5} value={body} onInput={setBody} />
+      <Field label="Headers (JSON)" isCode rows={4} {...field("headers")} />
+      <Field label="Body" isCode rows={5} {...field("body")} />
       <Field
         label="Secret"
         type="password"
         autoComplete="off"
-        value={secret}
-        onInput={setSecret}
+        {...field("secret")}
         hint="Empty takes that of the source, and shows what should be signed only where it fits."
       />
-      <Button type="submit" kind="primary">
-        Try
-      </Button>
-      {error !== "" && (
-        <p class="form-error" role="alert">
-          <Text of={error} />
-        </p>
-      )}
+      <Button type="submit" kind="primary" text="Try" />
+      <FormError of={error} />
       {found && <Found of={found} />}
     </form>
   );
@@ -69,10 +63,10 @@ const Found = ({ of }: { of: TrialView }) => {
         of={[
           ["What is signed", code(of.signingString ?? "")],
           ["Signatures that came", code((of.presentedSignatures ?? []).join(", ") || "none")],
-          ...(of.computedSignature ? ([["It should be", code(of.computedSignature)]] as const) : []),
-          ...(of.resolvedTimestamp ? ([["Time", code(of.resolvedTimestamp)]] as const) : []),
-          ...(of.resolvedEventName ? ([["Event", code(of.resolvedEventName)]] as const) : []),
-          ...(of.resolvedDedupId ? ([["Id", code(of.resolvedDedupId)]] as const) : []),
+          of.computedSignature && ["It should be", code(of.computedSignature)],
+          of.resolvedTimestamp && ["Time", code(of.resolvedTimestamp)],
+          of.resolvedEventName && ["Event", code(of.resolvedEventName)],
+          of.resolvedDedupId && ["Id", code(of.resolvedDedupId)],
         ]}
       />
     </div>
