@@ -176,6 +176,42 @@ describe("what the dashboard works out by itself", () => {
     expect(extentOf(run, lines, 70)).toEqual({ from: 0, to: 70 });
   });
 
+  test("steps of branches stand under their group, which says how it went", () => {
+    const run = { id: "run_1", functionId: "f", status: "running", createdAt: 0 } as RunView;
+    const step = (stepId: string, startedAt: number, rest: Partial<StepView> = {}) =>
+      ({
+        ...{ stepId: `run_1:${stepId}`, name: stepId.split(":").at(-2), sequence: 0, type: "invoke" },
+        ...{ status: "completed", startedAt, endedAt: startedAt + 5, ...rest },
+      }) as StepView;
+    const steps = [
+      step("first:0", 1),
+      step("each\\:one:0:pack:0", 10),
+      step("each\\:one:1:pack:0", 11, { status: "failed" }),
+      step("label:0:print:0", 12, { status: "running", endedAt: undefined }),
+      step("each\\:one:0:legs:0:walk:0", 20),
+      step("each\\:one:0:compensate:pack:0", 30, { type: "compensate" }),
+      step("last:0", 40),
+      // Not as the SDK writes it.
+      { ...step("other:0", 50), stepId: "step-of-a-foreign:worker:0:a:b" } as StepView,
+    ];
+    const shown = linesOf(run, steps, []).map(({ name, level, about, segments: [one] }) => [
+      ...[name, level, about, `${one!.from} to ${one!.to ?? "now"}`, one!.tone],
+    ]);
+    expect(shown.slice(1)).toEqual([
+      ["first", 1, "Completed", "1 to 6", "good"],
+      ["each:one", 1, "2 branches", "10 to 35", "bad"],
+      ["pack [0]", 2, "Completed", "10 to 15", "good"],
+      ["pack [1]", 2, "Failed", "11 to 16", "bad"],
+      ["legs", 2, "1 branch", "20 to 25", "good"],
+      ["walk [0]", 3, "Completed", "20 to 25", "good"],
+      ["pack [0]", 3, "Completed", "30 to 35", "good"],
+      ["label", 1, "1 branch", "12 to now", "busy"],
+      ["print [0]", 2, "Running", "12 to now", "busy"],
+      ["last", 1, "Completed", "40 to 45", "good"],
+      ["other", 1, "Completed", "50 to 55", "good"],
+    ]);
+  });
+
   test("a file for spreadsheets quotes what divides it, and holds no formula", () => {
     const rows = [
       ["=1+1", "-5"],

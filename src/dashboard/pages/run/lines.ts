@@ -110,25 +110,88 @@ const stepIcons: Record<string, IconName> = {
   invoke_function: "child",
 };
 
-function stepLine(step: StepView): WaterfallLine {
+/** A branch of a `parallel` or `map` that a step belongs to. */
+interface Branch {
+  /** Of its group. */
+  id: string;
+  name: string;
+  index: string;
+}
+
+const ownKind = new Set(["compensate", "publish"]);
+
+/** The branches around a step, the outermost first: `run:reserve:2:charge:0` is the first `charge` of reserve's third. */
+export function branchesOf(runId: string, stepId: string): Branch[] {
+  const [run, ...parts] = stepId.match(/(?:\\.|[^\\:])+/g) ?? [];
+  const names = parts.slice(0, -1);
+  if (run !== runId || names.length < 3) return [];
+  if (names.length % 2 === 0 && !ownKind.has(names.splice(-2, 1)[0]!)) return [];
+  const branches: Branch[] = [];
+  for (let at = 0; at + 2 < names.length; at += 2) {
+    const [name, index] = [names[at]!, names[at + 1]!];
+    if (!/^\d+$/.test(index)) return [];
+    const id = [run, ...names.slice(0, at + 1)].join(":");
+    branches.push({ id, name: name.replaceAll(/\\(.)/g, "$1"), index });
+  }
+  return branches;
+}
+
+/** Steps in the order of their start, those of one group together where its first stands. */
+function grouped(runId: string, steps: readonly StepView[], level = 1): WaterfallLine[] {
+  const groups = Map.groupBy(steps, ({ stepId }) => branchesOf(runId, stepId)[level - 1]?.id ?? stepId);
+  return [...groups].flatMap(([id, own]) => {
+    const branch = branchesOf(runId, own[0]!.stepId)[level - 1];
+    return branch
+      ? groupLines({ id, name: branch.name, runId, own, level })
+      : stepLine(own[0]!, runId, level);
+  });
+}
+
+interface Group {
+  id: string;
+  name: string;
+  runId: string;
+  own: readonly StepView[];
+  level: number;
+}
+
+/** A group from the start of its first step to the end of its last, and its steps. */
+function groupLines({ id, name, runId, own, level }: Group): WaterfallLine[] {
+  const lines = grouped(runId, own, level + 1);
+  const parts = own.map((step) => stepLine(step, runId, level).segments[0]!);
+  const tones = new Set(parts.map(({ tone }) => tone));
+  const isOpen = parts.some(({ to }) => to === undefined);
+  const count = new Set(own.map(({ stepId }) => branchesOf(runId, stepId)[level - 1]!.index)).size;
+  const about = count === 1 ? "1 branch" : `${count} branches`;
+  const segment: Segment = {
+    from: Math.min(...parts.map(({ from }) => from)),
+    to: isOpen ? undefined : Math.max(...parts.map(({ to }) => to!)),
+    tone: isOpen ? "busy" : tones.has("bad") ? "bad" : "good",
+    about,
+  };
+  return [{ key: `group ${id}`, name, about, icon: "batches", level, segments: [segment] }, ...lines];
+}
+
+function stepLine(step: StepView, runId: string, level: number): WaterfallLine {
   const { tone, word } = lookOf(step.status === "waiting" ? "waits" : step.status);
   const from = step.startedAt ?? step.endedAt ?? 0;
   const isOpen = step.endedAt === undefined || step.status === "sleeping";
   const segments: Segment[] = [{ from, to: isOpen ? undefined : step.endedAt, tone, about: word }];
   const until = step.status === "sleeping" ? step.sleepUntil : isOpen ? step.waitTimeout : step.retryAt;
   if (until !== undefined) segments.push({ from, to: until, tone, about: "Planned", isAhead: true });
+  const branch = branchesOf(runId, step.stepId).at(-1);
   return {
     key: step.stepId,
-    name: step.name,
+    name: branch ? `${step.name} [${branch.index}]` : step.name,
     about: word,
     icon: stepIcons[step.type] ?? "step",
-    level: step.type === "compensate" ? 2 : 1,
+    level: step.type === "compensate" ? level + 1 : level,
     step,
     segments,
   };
 }
 
-/** The lines of the waterfall: the run, its attempts, its steps in the order of their start. */
+/** The lines of the waterfall: the run, its attempts, its steps in the order of their start, parallel ones in groups. */
 export function linesOf(
   run: RunView,
   steps: readonly StepView[],
@@ -143,7 +206,7 @@ export function linesOf(
       ...{ icon: "runs", level: 0, segments: runSegments(run, moments) },
     },
     ...attemptLines(moments),
-    ...byStart.map(stepLine),
+    ...grouped(run.id, byStart),
   ];
 }
 

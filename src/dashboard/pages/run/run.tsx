@@ -203,7 +203,7 @@ function RunTabs(props: { run: RunView; tab: string; moments: readonly Moment[];
   const kept = { step: query.get("step") ?? undefined, at: query.get("at") ?? undefined };
   const to = (name: string) =>
     hrefOf(["runs", run.id], { ...kept, tab: name === "steps" ? undefined : name });
-  const tabs = [
+  const all = [
     { name: "Input and output", of: "steps", count: undefined },
     { name: "Logs", of: "logs", count: undefined },
     { name: "Attempts", of: "attempts", count: attempts },
@@ -211,6 +211,7 @@ function RunTabs(props: { run: RunView; tab: string; moments: readonly Moment[];
     { name: "Causes and effects", of: "causes", count: undefined },
     { name: "Audit", of: "audit", count: undefined },
   ];
+  const tabs = all.filter(({ of, count }) => count !== 0 || tab === of);
   return (
     <Tabs
       label="About the run"

@@ -41,7 +41,7 @@ function Line(props: { line: WaterfallLine; extent: Extent; now: number; isChose
   const note = step?.patchedAt !== undefined ? "patched" : step?.compensationFor ? "undo" : "";
   const content = (
     <>
-      <span class={`line-name level-${line.level}`}>
+      <span class={`line-name level-${Math.min(line.level, 4)}`}>
         <Icon name={line.icon} size={14} />
         <Text of={line.name} in="span" class="line-text" />
         {note && <span class="tag">{note}</span>}
