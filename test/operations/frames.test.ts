@@ -77,7 +77,7 @@ describe.each(engines)("system frames on %s", (engine) => {
       `system.run.${runId}.updated`,
       `system.run.${runId}.failed`,
     ]);
-    expect(frames[1].data).toMatchObject({ status: "running" });
+    expect(frames[1].data).toMatchObject({ status: "running", attempt: 1 });
     expect(frames[2].data).toMatchObject({ status: "failed", error: { message: "no luck", code: "LUCK" } });
     await server.running.tick("pubsub.runs");
     const again = await socket.subscribe(`system.run.${runId}.>`, {
@@ -85,6 +85,28 @@ describe.each(engines)("system frames on %s", (engine) => {
     });
     expect((await of(again.subscriptionId, 1))[0].topic).toEndWith(".failed");
     expect(await of(subscriptionId, 3)).toHaveLength(3);
+  });
+
+  test("a run that sleeps or waits says why it is paused", async () => {
+    const later = { until: new Date(Date.now() + 60_000).toISOString() };
+    const reasons = {
+      sleep: { type: "sleep", ...later },
+      wait_event: { type: "wait_for_event", ...later, event_filter: { event: "never" } },
+    };
+    for (const [pauseReason, reason] of Object.entries(reasons)) {
+      const report = { status: "yielded", yield: { step_id: "s", step_name: "s", ...reason } };
+      const { runId, answer } = await runOnce(server, `held-${pauseReason}`, report);
+      expect(answer.body).toEqual({ status: "ok" });
+      const { subscriptionId } = await socket.subscribe(`system.run.${runId}.>`, { replay: 1_000 });
+      // That it began may be told twice: from its history, and a moment later.
+      const paused = await until(
+        () =>
+          socket.of("event").find((f) => f.subscriptionId === subscriptionId && f.data.status === "paused"),
+        { about: "the frame of the pause" },
+      );
+      expect(paused).toMatchObject({ topic: `system.run.${runId}.updated`, data: { pauseReason } });
+      socket.send({ type: "unsubscribe", subscriptionId });
+    }
   });
 
   test("who comes before the end of a run gets it, also when the frame was lost", async () => {

@@ -282,9 +282,9 @@ function merged(known: RunView, next: RunView): RunView {
   // Of a frame this is when it happened.
   const { createdAt: at } = next;
   if (known.endedAt !== undefined && next.endedAt === undefined && at <= known.endedAt) return known;
-  const { status, startedAt = known.startedAt, endedAt, error } = next;
-  const pauseReason = status === "paused" ? known.pauseReason : "";
-  return { ...known, status, pauseReason, startedAt, endedAt, error };
+  const { status, pauseReason, startedAt = known.startedAt, endedAt, error } = next;
+  const attempt = next.attempt || known.attempt;
+  return { ...known, status, pauseReason, attempt, startedAt, endedAt, error };
 }
 
 export const filtersOf = (query: URLSearchParams): RunFilters => {

@@ -155,6 +155,10 @@ function Rows(props: {
   );
 }
 
+/** A frame says which attempt it is, not how many there may be. */
+const attemptText = ({ attempt, maxAttempts }: RunView): string =>
+  attempt === 0 ? "–" : maxAttempts === 0 ? `${attempt}` : `${attempt}/${maxAttempts}`;
+
 /** What the columns are, for the eye: each row says it all by itself. */
 const Head = ({ selects }: { selects: boolean }) => (
   <div class="run-row run-head" aria-hidden="true">
@@ -196,9 +200,12 @@ function Row(props: {
       <span class="run-function">
         <Text of={run.functionId} href={hrefOf(["runs", run.id])} />
       </span>
-      <Text of={run.eventName} in="span" class="run-event" />
+      <span class="run-event">
+        <Text of={run.eventName} in="span" />
+        {run.status === "failed" && run.error && <Text of={run.error.message} in="span" class="run-error" />}
+      </span>
       <code class="run-id">{run.id}</code>
-      <span class="run-attempt number">{run.attempt > 0 ? `${run.attempt}/${run.maxAttempts}` : "–"}</span>
+      <span class="run-attempt number">{attemptText(run)}</span>
       <span class="run-duration number">{lasts === undefined ? "–" : duration(lasts)}</span>
       <span class="run-created number" title={dateTime(run.createdAt)}>
         <When at={run.createdAt} />

@@ -272,14 +272,14 @@ export function subscriptionIdOf(one: SubscriptionIdentity): string {
   return `sub_${new Bun.CryptoHasher("sha256").update(identity).digest("hex").slice(0, 26)}`;
 }
 
-/** The status that an `updated` frame of a run gives, by the type of the row in the run's history. */
-export const runMoves: ReadonlyMap<string, string> = new Map([
-  ["run.started", "running"],
-  ["run.slept", "paused"],
-  ["run.waiting", "paused"],
-  ["run.invoking", "paused"],
-  ["run.paused", "paused"],
-  ["run.retrying", "waiting"],
+/** What an `updated` frame of a run says, by the type of the row in the run's history. */
+export const runMoves: ReadonlyMap<string, { status: string; pauseReason?: string }> = new Map([
+  ["run.started", { status: "running" }],
+  ["run.slept", { status: "paused", pauseReason: "sleep" }],
+  ["run.waiting", { status: "paused", pauseReason: "wait_event" }],
+  ["run.invoking", { status: "paused", pauseReason: "invoke" }],
+  ["run.paused", { status: "paused", pauseReason: "injection" }],
+  ["run.retrying", { status: "waiting" }],
 ]);
 
 export const announcedHistoryTypes: readonly string[] = [

@@ -24,17 +24,25 @@ const ends = new Set(["completed", "failed", "cancelled"]);
 
 const statusWords: Record<string, string> = { created: "waiting_for_capacity", resumed: "running" };
 
+interface RunNoteDetail {
+  error?: RunError | null;
+  cause?: string | null;
+  attempt?: number;
+}
+
 export function frameOfNote(note: RunNote): RunFrame {
   const moved = runMoves.get(note.type);
   const word = moved === undefined ? note.type.slice("run.".length) : "updated";
-  const detail = JSON.parse(note.detail) as { error?: RunError | null; cause?: string | null };
+  const detail = JSON.parse(note.detail) as RunNoteDetail;
   const isEnd = ends.has(word);
   const startedAt = word === "created" ? null : note.started_at;
   const head = JSON.stringify({
     id: note.run_id,
     runId: note.run_id,
     functionId: note.function_id,
-    status: moved ?? statusWords[word] ?? word,
+    status: moved?.status ?? statusWords[word] ?? word,
+    ...(moved?.pauseReason && { pauseReason: moved.pauseReason }),
+    ...(detail.attempt !== undefined && { attempt: detail.attempt }),
     eventId: note.event_id,
     eventName: note.event_name,
     timestamp: rfc3339(note.at),
