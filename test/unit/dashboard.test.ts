@@ -171,7 +171,7 @@ describe("what the dashboard works out by itself", () => {
       ["night", "Sleeping", "moon", 1, "20 to now", "20 to 800, ahead"],
       ["paid", "Waiting", "clock", 1, "30 to now", "30 to 900, ahead"],
       ["bill", "Running", "child", 1, "40 to now"],
-      ["refund", "Completed", "undo", 2, "50 to 60"],
+      ["undo refund", "Completed", "undo", 2, "50 to 60"],
     ]);
     expect(extentOf(run, lines, 70)).toEqual({ from: 0, to: 70 });
   });
@@ -204,7 +204,7 @@ describe("what the dashboard works out by itself", () => {
       ["pack [1]", 2, "Failed", "11 to 16", "bad"],
       ["legs", 2, "1 branch", "20 to 25", "good"],
       ["walk [0]", 3, "Completed", "20 to 25", "good"],
-      ["pack [0]", 3, "Completed", "30 to 35", "good"],
+      ["undo pack [0]", 3, "Completed", "30 to 35", "good"],
       ["label", 1, "1 branch", "12 to now", "busy"],
       ["print [0]", 2, "Running", "12 to now", "busy"],
       ["last", 1, "Completed", "40 to 45", "good"],

@@ -110,8 +110,12 @@ const stepIcons: Record<string, IconName> = {
   invoke_function: "child",
 };
 
+/** As people call a step: `undo charge` for the compensation of `charge`. */
+export const titleOf = ({ type, name }: Pick<StepView, "type" | "name">): string =>
+  type === "compensate" ? `undo ${name.replace(/^compensate:/, "")}` : name;
+
 /** A branch of a `parallel` or `map` that a step belongs to. */
-interface Branch {
+interface StepBranch {
   /** Of its group. */
   id: string;
   name: string;
@@ -120,13 +124,13 @@ interface Branch {
 
 const ownKind = new Set(["compensate", "publish"]);
 
-/** The branches around a step, the outermost first: `run:reserve:2:charge:0` is the first `charge` of reserve's third. */
-export function branchesOf(runId: string, stepId: string): Branch[] {
+/** The branches around a step, outermost first: `run:reserve:2:charge:0` is in the third of `reserve`. */
+export function branchesOf(runId: string, stepId: string): StepBranch[] {
   const [run, ...parts] = stepId.match(/(?:\\.|[^\\:])+/g) ?? [];
   const names = parts.slice(0, -1);
   if (run !== runId || names.length < 3) return [];
   if (names.length % 2 === 0 && !ownKind.has(names.splice(-2, 1)[0]!)) return [];
-  const branches: Branch[] = [];
+  const branches: StepBranch[] = [];
   for (let at = 0; at + 2 < names.length; at += 2) {
     const [name, index] = [names[at]!, names[at + 1]!];
     if (!/^\d+$/.test(index)) return [];
@@ -147,7 +151,7 @@ function grouped(runId: string, steps: readonly StepView[], level = 1): Waterfal
   });
 }
 
-interface Group {
+interface StepGroup {
   id: string;
   name: string;
   runId: string;
@@ -156,7 +160,7 @@ interface Group {
 }
 
 /** A group from the start of its first step to the end of its last, and its steps. */
-function groupLines({ id, name, runId, own, level }: Group): WaterfallLine[] {
+function groupLines({ id, name, runId, own, level }: StepGroup): WaterfallLine[] {
   const lines = grouped(runId, own, level + 1);
   const parts = own.map((step) => stepLine(step, runId, level).segments[0]!);
   const tones = new Set(parts.map(({ tone }) => tone));
@@ -182,7 +186,7 @@ function stepLine(step: StepView, runId: string, level: number): WaterfallLine {
   const branch = branchesOf(runId, step.stepId).at(-1);
   return {
     key: step.stepId,
-    name: branch ? `${step.name} [${branch.index}]` : step.name,
+    name: branch ? `${titleOf(step)} [${branch.index}]` : titleOf(step),
     about: word,
     icon: stepIcons[step.type] ?? "step",
     level: step.type === "compensate" ? level + 1 : level,
@@ -191,7 +195,7 @@ function stepLine(step: StepView, runId: string, level: number): WaterfallLine {
   };
 }
 
-/** The lines of the waterfall: the run, its attempts, its steps in the order of their start, parallel ones in groups. */
+/** The lines of the waterfall: the run, its attempts, its steps as they began, parallel ones in groups. */
 export function linesOf(
   run: RunView,
   steps: readonly StepView[],

@@ -14,6 +14,7 @@ import { Payload } from "../../ui/payload.tsx";
 import { Status } from "../../ui/status.tsx";
 import { Tries } from "./attempts.tsx";
 import type { CausalityData } from "./causes.tsx";
+import { titleOf } from "./lines.ts";
 import { ResumeDialog } from "./run-actions.tsx";
 
 const typeWords: Record<string, string> = {
@@ -170,12 +171,12 @@ export function StepPanel(props: {
     step.startedAt === undefined || step.endedAt === undefined ? undefined : step.endedAt - step.startedAt;
   const isPatched = step.originalOutput !== undefined;
   return (
-    <aside class="panel" aria-label={`Step ${step.name}`}>
+    <aside class="panel" aria-label={`Step ${titleOf(step)}`}>
       <header class="panel-head">
         <div>
           <p class="panel-kind">{typeWords[step.type] ?? step.type}</p>
           <h2>
-            <Text of={step.name} />
+            <Text of={titleOf(step)} />
           </h2>
         </div>
         <Button

@@ -38,7 +38,7 @@ function Line(props: { line: WaterfallLine; extent: Extent; now: number; isChose
   const last = line.segments.findLast(({ isAhead }) => !isAhead);
   const whole = first && last && (last.to ?? now) - first.from;
   const { step } = line;
-  const note = step?.patchedAt !== undefined ? "patched" : step?.compensationFor ? "undo" : "";
+  const note = step?.patchedAt === undefined ? "" : "patched";
   const content = (
     <>
       <span class={`line-name level-${Math.min(line.level, 4)}`}>
