@@ -51,6 +51,7 @@ type MinuteData = Static<typeof MinuteRates>["minutes"][number];
 /** Runs that ended: as the page hears of them, and in the minutes before it was opened. */
 export function Ends() {
   const heard = useMemo(() => [new HeardEnds(live), new HeardEnds(hour)] as const, []);
+  const openedAt = useMemo(() => Date.now(), []);
   useLive("system.run.*.*", {
     onFrame({ topic }) {
       const word = topic.slice(topic.lastIndexOf(".") + 1);
@@ -72,10 +73,23 @@ export function Ends() {
       cancelled: Math.max(own.cancelled, told?.runs_cancelled ?? 0),
     };
   };
+  /** Before the page was open only the minute is known: its ends are spread over it. */
+  const ofMoment = (at: number): EndsBucket => {
+    if (at >= openedAt) return heard[0].in(at);
+    const minuteAt = Math.floor(at / hour.bucketMs) * hour.bucketMs;
+    const [told, own] = [counted.get(minuteAt), heard[1].in(minuteAt)];
+    const share = live.bucketMs / Math.max(live.bucketMs, Math.min(hour.bucketMs, openedAt - minuteAt));
+    const before = (all: number | undefined, since: number) => Math.max(0, (all ?? 0) - since) * share;
+    return {
+      completed: before(told?.runs_completed, own.completed),
+      failed: before(told?.runs_failed, own.failed),
+      cancelled: before(told?.runs_cancelled, own.cancelled),
+    };
+  };
   return (
     <div class="columns">
       <Section title="Runs that ended" aside={<span class="faint">last two minutes, live</span>}>
-        <EndsChart span={live} of={(at) => heard[0].in(at)} />
+        <EndsChart span={live} of={ofMoment} />
       </Section>
       <Section title="Runs that ended" aside={<span class="faint">last hour, by minute</span>}>
         <EndsChart span={hour} of={ofMinute} />
@@ -94,7 +108,7 @@ function EndsChart({ span, of }: { span: ChartSpan; of: (at: number) => EndsBuck
   const values = at.map(of);
   const lines = words.map((word) => ({ name: word, tone: word, values: values.map((one) => one[word]) }));
   const sums = lines.map(
-    ({ name, values: all }) => `${count(all.reduce((sum, one) => sum + one, 0))} ${name}`,
+    ({ name, values: all }) => `${count(Math.round(all.reduce((sum, one) => sum + one, 0)))} ${name}`,
   );
   return <TimeChart as="bars" said={sums.join(", ")} {...{ at, lines }} />;
 }
