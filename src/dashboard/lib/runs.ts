@@ -224,13 +224,16 @@ export interface RunFilters {
 
 export type RunPage = Awaited<ReturnType<typeof listRuns>>;
 
-/** Lists show no values: the least of each is asked for. */
+/** Of a value in a row of a list: as much of an error as a line shows. */
+const rowBytesMax = 200;
+
+/** Lists show no values but errors: little of each is asked for. */
 export async function listRuns(
   filters: RunFilters,
   page: { limit: number; cursor?: string },
   signal?: AbortSignal,
 ) {
-  const asked = { ...filters, ...page, maxValueBytes: 1 };
+  const asked = { ...filters, ...page, maxValueBytes: rowBytesMax };
   const found = await rpc("SvcService", "ListRuns", asked, signal);
   const { runs = [], nextCursor = "", totalCount = 0, totalCountCapped = false } = found;
   return { runs: runs.map(runOf), nextCursor, totalCount, totalCountCapped };
