@@ -1,20 +1,10 @@
 import { openHost, type ServerHost, timeLoop } from "./app/host.ts";
 import { openIdentity } from "./app/identity.ts";
-import type { Listening } from "./app/listen.ts";
 import { loadParts } from "./app/loading.ts";
 import { Loops } from "./app/loops.ts";
 import type { Parts } from "./app/parts.ts";
 import { openPrimaryWatch, troubleLoop } from "./app/primary.ts";
 import { explained } from "./app/start-failure.ts";
-import type { Keyring } from "./domain/access/keyring/service.ts";
-import type { Bootstrapped } from "./domain/access/keys/bootstrap.ts";
-import type { Keys } from "./domain/access/keys/service.ts";
-import type { Tenancy } from "./domain/access/tenancy/service.ts";
-import type { Events } from "./domain/engine/emit/service.ts";
-import type { Workers } from "./domain/engine/workers/service.ts";
-import type { Feeds } from "./domain/log/core/feed.ts";
-import type { Frames } from "./domain/realtime/pubsub/frames.ts";
-import type { AuthAudit } from "./domain/record/audit/service.ts";
 import { openConnections } from "./edge/connections.ts";
 import { requireKnownActions } from "./gate/gate.ts";
 import { type SystemClock, systemClock } from "./kit/clock.ts";
@@ -22,12 +12,10 @@ import { closing, within } from "./kit/closing.ts";
 import type { Draining } from "./kit/draining.ts";
 import { type Ids, systemIds } from "./kit/ids.ts";
 import { type Log, silentLog } from "./kit/log.ts";
-import type { LoopFacts } from "./kit/loop.ts";
 import type { Operation } from "./kit/operation.ts";
 import { version } from "./kit/version.ts";
 import type { Config } from "./settings/settings.ts";
 import type { OpenStoreOptions } from "./store/open.ts";
-import type { Store } from "./store/store.ts";
 
 /** Telling the other nodes of a shutdown takes at most this. */
 const drainHintMsMax = 1_000;
@@ -44,35 +32,7 @@ export interface ServerOptions {
   operations?: readonly Operation[];
 }
 
-export interface RunningServer extends Listening {
-  config: Config;
-  nodeId: string;
-  bootstrapped: Bootstrapped;
-  /** Signs the first user in once; of the boot that made it. */
-  signInToken: string | undefined;
-  /** Where the admin key of the first boot is, or was, written. */
-  bootstrapKeyFile: string;
-  /** The services behind the operations, for tests and for what has no operation. */
-  domain: {
-    store: Store;
-    keys: Keys;
-    tenancy: Tenancy;
-    keyring: Keyring;
-    feeds: Feeds;
-    events: Events;
-    frames: Frames;
-    workers: Workers;
-    audit: AuthAudit;
-  };
-  /** Every operation of the server. */
-  registry: readonly Operation[];
-  /** Every background loop of the server. */
-  loops: readonly LoopFacts[];
-  /** One round of a background loop by its name, behind the one under way; for tests. */
-  tick(loopName: string): Promise<void>;
-  /** Drains and closes, in the reverse order of the start. */
-  stop(): Promise<void>;
-}
+export type RunningServer = Awaited<ReturnType<typeof startServer>>;
 
 function capabilitiesOf({ config, watch }: ServerHost, { realtime }: Parts) {
   const transports = ["rest", "connect", "grpc-web", "websocket", "grpc-sse"];
@@ -96,7 +56,7 @@ async function drain(host: ServerHost, { members, all }: Parts, draining: Draini
 /**
  * Opens store, bus, parts and ports, in this order. What was opened is closed again when a later part fails.
  */
-export async function startServer(config: Config, options: ServerOptions = {}): Promise<RunningServer> {
+export async function startServer(config: Config, options: ServerOptions = {}) {
   const { clock = systemClock(), log = silentLog } = options;
   const ids = options.ids ?? systemIds(clock);
   const nodeId = config.nodeId ?? ids.next("node");
@@ -155,10 +115,20 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     const { keys, tenancy, keyring, bootstrapped, bootstrapKeyFile, signInToken } = opened;
     const { feeds, events, workers } = engine;
     return {
-      ...{ ...listening, config, nodeId, bootstrapped, signInToken, bootstrapKeyFile, registry },
+      ...{ ...listening, config, nodeId, bootstrapped },
+      /** Signs the first user in once; of the boot that made it. */
+      signInToken,
+      /** Where the admin key of the first boot is, or was, written. */
+      bootstrapKeyFile,
+      /** Every operation of the server. */
+      registry,
+      /** The services behind the operations, for tests and for what has no operation. */
       domain: { store, keys, tenancy, keyring, feeds, events, workers, audit: audit.audit, frames },
+      /** Every background loop of the server. */
       loops: loops.facts(),
-      tick: (name) => loops.tick(name),
+      /** One round of a background loop by its name, behind the one under way; for tests. */
+      tick: (loopName: string) => loops.tick(loopName),
+      /** Drains and closes, in the reverse order of the start. */
       stop: closers.close,
     };
   } catch (error) {

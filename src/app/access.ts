@@ -19,7 +19,7 @@ import type { RoleScope } from "../domain/access/roles/service.ts";
 import { openSessionManagement } from "../domain/access/sessions/manage.ts";
 import { sessionManagementOperations } from "../domain/access/sessions/manage-operations.ts";
 import { cookieValue, sessionsOperations } from "../domain/access/sessions/operations.ts";
-import { openSessions, type Sessions } from "../domain/access/sessions/service.ts";
+import { openSessions } from "../domain/access/sessions/service.ts";
 import { loginLimits, openThrottle } from "../domain/access/sessions/throttle.ts";
 import { looksLikeToken, openTokens } from "../domain/access/sessions/tokens.ts";
 import { usersOperations } from "../domain/access/users/operations.ts";
@@ -28,17 +28,11 @@ import { actsForPlatform } from "../kit/caller.ts";
 import { insufficientPermissions } from "../kit/fault.ts";
 import type { Call, Operation } from "../kit/operation.ts";
 import type { IdentityPart } from "./identity.ts";
-import { foldParts, type Host, type Part } from "./part.ts";
+import { foldParts, type Host, type Part, type PartShape } from "./part.ts";
 import type { AppRights } from "./rights.ts";
 import { openTenancyPart, type TenancyNeeds } from "./tenancy.ts";
 
-export interface AccessPart extends Part {
-  /** Whose session a token is, for authentication. */
-  sessions: Pick<Sessions, "find"> & {
-    looksLikeToken: typeof looksLikeToken;
-    cookieOf: typeof cookieValue;
-  };
-}
+export type AccessPart = ReturnType<typeof openAccess>;
 
 export interface AccessNeeds extends Omit<TenancyNeeds, "people"> {
   identity: IdentityPart;
@@ -61,7 +55,7 @@ function keyScope({ caller }: Call, platform: boolean): RoleScope {
 }
 
 /** Who may do what: keys, roles, policies, sessions and tenancy. */
-export function openAccess(host: Host, needs: AccessNeeds): AccessPart {
+export function openAccess(host: Host, needs: AccessNeeds) {
   const { store, clock, ids } = host;
   const { forgetEnvironment, forgetKey, pastDecisions, identity, rights } = needs;
   const { tenancy, keys, users, register, keyring, platformAudit, platformUsers, roles, snapshots } =
@@ -131,6 +125,7 @@ export function openAccess(host: Host, needs: AccessNeeds): AccessPart {
   };
   return {
     ...foldParts([own, tenancyPart]),
+    /** Whose session a token is, for authentication. */
     sessions: { find: sessions.find, looksLikeToken, cookieOf: cookieValue },
-  };
+  } satisfies PartShape;
 }

@@ -1,31 +1,15 @@
 import { Type } from "@sinclair/typebox";
 import type { Keyring } from "../domain/access/keyring/service.ts";
-import type { Breakers } from "../domain/engine/breakers/service.ts";
-import type { Events } from "../domain/engine/emit/service.ts";
-import type { DefinitionsCache } from "../domain/engine/functions/definition.ts";
-import type { DefinitionAt } from "../domain/engine/functions/pinned.ts";
-import type { Functions } from "../domain/engine/functions/service.ts";
-import type { Quotas } from "../domain/engine/quotas/service.ts";
-import type { AttributeNames } from "../domain/engine/runs/attributes/attribute-names.ts";
-import type { RunObserver } from "../domain/engine/runs/observer.ts";
-import type { Runs } from "../domain/engine/runs/service.ts";
 import type { QueueHint } from "../domain/engine/runs/wakes/due.ts";
-import type { Secrets } from "../domain/engine/secrets/service.ts";
 import { openSecretValues } from "../domain/engine/secrets/values.ts";
-import type { Steering } from "../domain/engine/steering/service.ts";
-import type { Workers } from "../domain/engine/workers/service.ts";
-import type { Feeds } from "../domain/log/core/feed.ts";
-import type { LogSequences } from "../domain/log/core/sequences.ts";
 import type { Upcasts } from "../domain/log/schemas/service.ts";
 import type { Flow } from "../domain/record/flow/service.ts";
-import type { AddressGuard } from "../kit/addresses.ts";
-import type { Store } from "../store/store.ts";
 import { openAttributesPart } from "./attributes.ts";
 import type { EmitRights } from "./caller-now.ts";
 import { openErrorsPart } from "./errors.ts";
-import { type LogPart, openLog } from "./log.ts";
+import { openLog } from "./log.ts";
 import type { OutboxPart } from "./outbox.ts";
-import { foldParts, type Host, type Part } from "./part.ts";
+import { foldParts, type Host, type PartShape } from "./part.ts";
 import { openRunsPart } from "./runs.ts";
 import { openStartsPart } from "./starts.ts";
 import { openSteeringPart } from "./steering.ts";
@@ -47,29 +31,7 @@ const QueuedElsewhere = Type.Object({
   ),
 });
 
-export interface EnginePart extends Part {
-  functions: Functions;
-  runs: Runs;
-  workers: Workers;
-  secrets: Secrets;
-  breakers: Breakers;
-  quotas: Quotas;
-  /** Which addresses we may be told to call. */
-  guard: AddressGuard;
-  events: Events;
-  feeds: Feeds;
-  sequences: LogSequences;
-  steering: Steering;
-  steeringOn: (store: Store) => Steering;
-  names: AttributeNames;
-  observers: RunObserver;
-  requeueDelayed: LogPart["requeueDelayed"];
-  definitions: DefinitionsCache;
-  definitionAt: DefinitionAt;
-  /** The environment was deleted: nothing of it is handed out any more. */
-  forgetEnvironment(environmentId: string): void;
-  drain(): Promise<void>;
-}
+export type EnginePart = ReturnType<typeof openEngine>;
 
 export interface EngineNeeds {
   keyring: Pick<Keyring, "seal" | "unseal" | "writeSealed" | "current">;
@@ -83,10 +45,7 @@ export interface EngineNeeds {
  * What turns events into finished runs: functions and runs, the log, workers, steering and starts, low to
  * high.
  */
-export function openEngine(
-  host: Host,
-  { keyring, outbox, schemas, flow, emitRights }: EngineNeeds,
-): EnginePart {
+export function openEngine(host: Host, { keyring, outbox, schemas, flow, emitRights }: EngineNeeds) {
   const { bus, nodeId } = host;
   const queued = bus.channel("dispatch", QueuedElsewhere);
   const secretValues = openSecretValues({ store: host.store, clock: host.clock, keyring });
@@ -120,7 +79,8 @@ export function openEngine(
     ...{ steering, steeringOn, observers, definitions, definitionAt },
     requeueDelayed: log.requeueDelayed,
     names: runsPart.names,
-    forgetEnvironment(environmentId) {
+    /** The environment was deleted: nothing of it is handed out any more. */
+    forgetEnvironment(environmentId: string) {
       definitions.forget(environmentId);
       workers.forgetEnvironment(environmentId);
     },
@@ -130,5 +90,5 @@ export function openEngine(
       await Promise.all([workersPart.drain(), dispatcher.drain()]);
       await Promise.all(back.underWay);
     },
-  };
+  } satisfies PartShape;
 }

@@ -1,5 +1,5 @@
-import { type Keyring, openKeyring } from "../domain/access/keyring/service.ts";
-import { type Bootstrapped, bootstrap, dashboardEmail } from "../domain/access/keys/bootstrap.ts";
+import { openKeyring } from "../domain/access/keyring/service.ts";
+import { bootstrap, dashboardEmail } from "../domain/access/keys/bootstrap.ts";
 import type { KeyChange } from "../domain/access/keys/manage.ts";
 import { keys as openKeys } from "../domain/access/keys/service.ts";
 import { openPlatformAudit, type PlatformAudit } from "../domain/access/platform/audit.ts";
@@ -8,12 +8,12 @@ import { openSnapshots } from "../domain/access/policies/snapshots.ts";
 import { platformScope } from "../domain/access/roles/rules.ts";
 import { openRoles, type RoleChange, type RoleScope } from "../domain/access/roles/service.ts";
 import { openSessionRegister, type SessionKind, sessionMs } from "../domain/access/sessions/register.ts";
-import { openSignInLinks, type SignInLinks } from "../domain/access/sessions/sign-in-links.ts";
+import { openSignInLinks } from "../domain/access/sessions/sign-in-links.ts";
 import { tenancy as openTenancy } from "../domain/access/tenancy/service.ts";
 import { users as openUsers } from "../domain/access/users/service.ts";
 import { bootstrapKeyFileOf, masterKeyFileOf } from "../settings/settings.ts";
 import type { Session } from "../store/store.ts";
-import type { Host, Part } from "./part.ts";
+import type { Host, PartShape } from "./part.ts";
 
 /**
  * Who there is: orgs and environments, users and keys with their sessions and roles, of tenants and of the
@@ -21,14 +21,7 @@ import type { Host, Part } from "./part.ts";
  */
 export type People = ReturnType<typeof openPeople>;
 
-export interface IdentityPart extends Part, People {
-  keyring: Keyring;
-  bootstrapped: Bootstrapped;
-  bootstrapKeyFile: string;
-  links: SignInLinks;
-  /** Signs the first user in once; of the boot that made it. */
-  signInToken: string | undefined;
-}
+export type IdentityPart = Awaited<ReturnType<typeof openIdentity>>;
 
 /** Whom the first boot makes, for people who log in. */
 export const dashboardAddress = dashboardEmail;
@@ -100,13 +93,14 @@ function openPeople({ config, store, clock, ids, log, changes }: Host) {
 }
 
 /** Opens what the first boot needs, and boots: defaults, the admin key and user, and the keyring. */
-export async function openIdentity(host: Host, { reseal }: IdentityNeeds): Promise<IdentityPart> {
+export async function openIdentity(host: Host, { reseal }: IdentityNeeds) {
   const { config, store, clock, ids, log } = host;
   const people = openPeople(host);
   const { keys, users, register, platformAudit } = people;
   await people.tenancy.createDefaults();
   const bootstrapKeyFile = bootstrapKeyFileOf(config);
   const links = openSignInLinks({ clock, ids });
+  /** Signs the first user in once; of the boot that made it. */
   let signInToken: string | undefined;
   // The hash of the first password is computed beside this thread: the keyring is opened meanwhile.
   const [bootstrapped, keyring] = await Promise.all([
@@ -163,5 +157,5 @@ export async function openIdentity(host: Host, { reseal }: IdentityNeeds): Promi
         platformAudit.writeOnce().catch((error) => log.warn("platform.audit_lost", { error })),
       ]);
     },
-  };
+  } satisfies PartShape;
 }

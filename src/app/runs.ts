@@ -7,7 +7,7 @@ import { debounceOperations } from "../domain/engine/debounce/operations.ts";
 import { leastPosition } from "../domain/engine/debounce/rows.ts";
 import { type Debounce, openDebounce } from "../domain/engine/debounce/service.ts";
 import { type Dispatcher, openDispatcher } from "../domain/engine/dispatch/dispatcher.ts";
-import { type GiveBack, openGiveBack } from "../domain/engine/dispatch/give-back.ts";
+import { openGiveBack } from "../domain/engine/dispatch/give-back.ts";
 import { openUnsent } from "../domain/engine/dispatch/unsent.ts";
 import { newRun } from "../domain/engine/emit/new-runs.ts";
 import type { DefinitionsCache } from "../domain/engine/functions/definition.ts";
@@ -16,16 +16,16 @@ import { requireFewFiltered } from "../domain/engine/functions/filtered-triggers
 import { raiseDefinitions } from "../domain/engine/functions/held-function.ts";
 import { functionsCheck } from "../domain/engine/functions/invariants.ts";
 import { functionsOperations } from "../domain/engine/functions/operations.ts";
-import { type DefinitionAt, openDefinitionAt } from "../domain/engine/functions/pinned.ts";
-import { type Functions, openFunctions } from "../domain/engine/functions/service.ts";
+import { openDefinitionAt } from "../domain/engine/functions/pinned.ts";
+import { openFunctions } from "../domain/engine/functions/service.ts";
 import { quotasOperations } from "../domain/engine/quotas/operations.ts";
-import { openQuotas, type Quotas } from "../domain/engine/quotas/service.ts";
-import { type AttributeNames, openAttributeNames } from "../domain/engine/runs/attributes/attribute-names.ts";
+import { openQuotas } from "../domain/engine/quotas/service.ts";
+import { openAttributeNames } from "../domain/engine/runs/attributes/attribute-names.ts";
 import { statesCheck } from "../domain/engine/runs/awaited/invariants.ts";
 import { openRunEnds, type RunEnds } from "../domain/engine/runs/children/run-ends.ts";
 import { runChecks } from "../domain/engine/runs/invariants.ts";
 import { openLateStarts } from "../domain/engine/runs/late-start.ts";
-import { type RunObserver, RunObservers } from "../domain/engine/runs/observer.ts";
+import { RunObservers } from "../domain/engine/runs/observer.ts";
 import { runsOperations } from "../domain/engine/runs/operations.ts";
 import { openRuns, type Runs } from "../domain/engine/runs/service.ts";
 import { openRunSpans } from "../domain/engine/runs/spans.ts";
@@ -37,11 +37,11 @@ import { ConnectedWorkers } from "../domain/engine/serving/service.ts";
 import { readSchemas } from "../domain/log/schemas/governed.ts";
 import { tellingCapacity } from "../domain/realtime/pubsub/changes.ts";
 import { functionFrames, unservedFrames, workerFrames } from "../domain/realtime/pubsub/lifecycle-frames.ts";
-import { openRunFrames, type RunFrames } from "../domain/realtime/pubsub/run-frames.ts";
-import { openStepFrames, type StepFrames } from "../domain/realtime/pubsub/step-frames.ts";
+import { openRunFrames } from "../domain/realtime/pubsub/run-frames.ts";
+import { openStepFrames } from "../domain/realtime/pubsub/step-frames.ts";
 import type { Flow } from "../domain/record/flow/service.ts";
 import { type LoopOptions, Waker } from "../kit/loop.ts";
-import type { Host, Part } from "./part.ts";
+import type { Host, PartShape } from "./part.ts";
 
 export interface RunsNeeds {
   /** Tells the other nodes about queues that have got work. */
@@ -51,38 +51,18 @@ export interface RunsNeeds {
   secretValues: SecretValues["of"];
 }
 
-export interface RunsPart extends Part {
-  runs: Runs;
-  functions: Functions;
-  definitions: DefinitionsCache;
-  definitionAt: DefinitionAt;
-  dispatcher: Dispatcher;
-  back: GiveBack;
-  onUnsent: ReturnType<typeof openUnsent>;
-  debounce: Debounce;
-  batches: BatchStarts;
-  quotas: Quotas;
-  ends: RunEnds;
-  names: AttributeNames;
-  /** Tells of what other parts do to runs. */
-  observers: RunObserver;
-  /** Asks the loop that starts child runs for a tick. */
-  childWaker: Waker;
-  runFrames: RunFrames;
-  stepFrames: StepFrames;
-  publishWorker: ReturnType<typeof workerFrames>;
-  serving: ConnectedWorkers;
-}
+export type RunsPart = ReturnType<typeof openRunsPart>;
 
 type Wakers = Record<"wake" | "matcher" | "states" | "children" | "debounce" | "batches", Waker>;
 
 /** Functions, their runs, and the queues that runs wait in. */
-export function openRunsPart(host: Host, { publishQueued, flow, secretValues }: RunsNeeds): RunsPart {
+export function openRunsPart(host: Host, { publishQueued, flow, secretValues }: RunsNeeds) {
   const { config, store, clock, ids, log, watch, frames, bus, knowsTime, changes } = host;
   const wakers: Wakers = {
     ...{ wake: new Waker(), matcher: new Waker(), states: new Waker() },
     ...{ children: new Waker(), debounce: new Waker(), batches: new Waker() },
   };
+  /** Tells of what other parts do to runs. */
   const observers = new RunObservers();
   const onQueued = observers.queued;
   const definitionAt = openDefinitionAt(store);
@@ -165,6 +145,7 @@ export function openRunsPart(host: Host, { publishQueued, flow, secretValues }: 
   return {
     ...{ runs, functions, definitions, definitionAt, dispatcher, back, onUnsent, observers },
     ...{ debounce, batches, quotas, ends, names, runFrames, stepFrames, publishWorker, serving },
+    /** Asks the loop that starts child runs for a tick. */
     childWaker: wakers.children,
     operations: [
       ...debounceOperations(debounce),
@@ -179,14 +160,14 @@ export function openRunsPart(host: Host, { publishQueued, flow, secretValues }: 
       await Promise.all([runs.drain(), dispatcher.drain()]);
       await spans.drain();
     },
-  };
+  } satisfies PartShape;
 }
 
 function upkeepOf(
   { store, clock }: Host,
   runs: Runs,
   definitions: DefinitionsCache,
-): Pick<RunsPart, "duties" | "checks" | "floorGuards"> {
+): Pick<PartShape, "duties" | "checks" | "floorGuards"> {
   return {
     duties: [
       {
@@ -212,7 +193,14 @@ function upkeepOf(
   };
 }
 
-type Looked = Pick<RunsPart, "runs" | "debounce" | "batches" | "ends" | "dispatcher">;
+interface Looked {
+  runs: Runs;
+  debounce: Debounce;
+  batches: BatchStarts;
+  ends: RunEnds;
+  dispatcher: Dispatcher;
+}
+
 function loopsOf({ runs, debounce, batches, ends, dispatcher }: Looked, wakers: Wakers): LoopOptions[] {
   return [
     {

@@ -1,11 +1,11 @@
 import { publishingSteps } from "../domain/engine/runs/step-moves.ts";
 import { controlChannel, openControls } from "../domain/engine/steering/controls.ts";
 import { steeringOperations } from "../domain/engine/steering/operations.ts";
-import { openSteering, type Steering } from "../domain/engine/steering/service.ts";
+import { openSteering } from "../domain/engine/steering/service.ts";
 import type { Workers } from "../domain/engine/workers/service.ts";
 import type { Store } from "../store/store.ts";
 import type { OutboxPart } from "./outbox.ts";
-import type { Host, Part } from "./part.ts";
+import type { Host, PartShape } from "./part.ts";
 import type { RunsPart } from "./runs.ts";
 
 export interface SteeringNeeds {
@@ -14,17 +14,11 @@ export interface SteeringNeeds {
   outbox: Pick<OutboxPart, "enqueueControl">;
 }
 
-export interface SteeringPart extends Part {
-  steering: Steering;
-  /** The same through another store, for callers that add to its transactions. */
-  steeringOn: (store: Store) => Steering;
-}
-
 /**
  * What people do to runs: cancel, pause, resume, and patch steps. The node whose worker holds the run hears
  * of it over the bus.
  */
-export function openSteeringPart(host: Host, needs: SteeringNeeds): SteeringPart {
+export function openSteeringPart(host: Host, needs: SteeringNeeds) {
   const { store, clock, log, bus } = host;
   const { runs, definitionAt, quotas, observers, runFrames, stepFrames } = needs.runsPart;
   const control = controlChannel(bus);
@@ -33,6 +27,7 @@ export function openSteeringPart(host: Host, needs: SteeringNeeds): SteeringPart
   controls.onControl(({ kind, workerId, ...message }) => {
     if (kind === "cancel" && workerId !== null) needs.workers.cancelled({ ...message, workerId });
   });
+  /** The same through another store, for who adds to its transactions. */
   const steeringOn = (through: Store) =>
     openSteering({
       ...{ store: publishingSteps(through, stepFrames), clock, log, controls, runs },
@@ -58,5 +53,5 @@ export function openSteeringPart(host: Host, needs: SteeringNeeds): SteeringPart
         tick: steering.forgetOnce,
       },
     ],
-  };
+  } satisfies PartShape;
 }

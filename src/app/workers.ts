@@ -3,7 +3,7 @@ import { hasOthers } from "../bus/bus.ts";
 import type { Keyring } from "../domain/access/keyring/service.ts";
 import { eventsOfRun } from "../domain/engine/batches/rows.ts";
 import { breakersOperations } from "../domain/engine/breakers/operations.ts";
-import { type Breakers, openBreakers } from "../domain/engine/breakers/service.ts";
+import { openBreakers } from "../domain/engine/breakers/service.ts";
 import { openAssignments } from "../domain/engine/dispatch/assignments.ts";
 import { definitionUnread } from "../domain/engine/dispatch/unsent.ts";
 import { unknownFunctions } from "../domain/engine/functions/unknown-functions.ts";
@@ -11,19 +11,19 @@ import { openEndpointCaller } from "../domain/engine/push/endpoint-call.ts";
 import { openPush } from "../domain/engine/push/service.ts";
 import { knowsOpenWaits } from "../domain/engine/runs/execution/yield-waits.ts";
 import { secretsOperations } from "../domain/engine/secrets/operations.ts";
-import { openSecrets, type Secrets } from "../domain/engine/secrets/service.ts";
+import { openSecrets } from "../domain/engine/secrets/service.ts";
 import type { SecretValues } from "../domain/engine/secrets/values.ts";
 import { workersOperations } from "../domain/engine/workers/operations.ts";
-import { openWorkers, type Workers } from "../domain/engine/workers/service.ts";
+import { openWorkers } from "../domain/engine/workers/service.ts";
 import { mendErrors } from "../domain/engine/workers/texts.ts";
 import { sendersMax } from "../domain/integrations/deliveries/limits.ts";
 import { toolCallsOfAllMax } from "../domain/integrations/tools/limits.ts";
 import type { LogSequences } from "../domain/log/core/sequences.ts";
 import { secretFrames } from "../domain/realtime/pubsub/lifecycle-frames.ts";
-import { type AddressGuard, addressGuard } from "../kit/addresses.ts";
+import { addressGuard } from "../kit/addresses.ts";
 import { reportBytesMax } from "../kit/limits.ts";
 import { everyNodeSays } from "../nodes/every-node.ts";
-import type { Host, Part } from "./part.ts";
+import type { Host, PartShape } from "./part.ts";
 import type { RunsPart } from "./runs.ts";
 
 /** What a node tells the others: a worker of this environment registered. */
@@ -36,23 +36,11 @@ export interface WorkersNeeds {
   sequences: LogSequences;
 }
 
-export interface WorkersPart extends Part {
-  workers: Workers;
-  secrets: Secrets;
-  breakers: Breakers;
-  /** Which addresses we may be told to call. */
-  guard: AddressGuard;
-  drain(): Promise<void>;
-}
-
 /**
  * Who does the work of runs: workers that poll or stream, and endpoints that are called; with the secrets
  * they are given.
  */
-export function openWorkersPart(
-  host: Host,
-  { runsPart, keyring, secretValues, sequences }: WorkersNeeds,
-): WorkersPart {
+export function openWorkersPart(host: Host, { runsPart, keyring, secretValues, sequences }: WorkersNeeds) {
   const { config, store, clock, ids, log, nodeId, frames, shareEnvironment } = host;
   const { metrics } = host.watch;
   const { leaseMs } = config;
@@ -85,6 +73,7 @@ export function openWorkersPart(
     announce: runsPart.publishWorker,
   });
   const breakers = openBreakers({ store, clock, log });
+  /** Which addresses we may be told to call. */
   const guard = addressGuard(config.pushAllowPrivate ?? (config.dev ? ["127.0.0.0/8", "::1"] : []));
   const push = openPush({
     ...{ store, clock, log, metrics, nodeId, assignments, breakers, definitionAt },
@@ -160,5 +149,5 @@ export function openWorkersPart(
       await Promise.all([push.drain(), workers.drain()]);
     },
     settled: workers.drain,
-  };
+  } satisfies PartShape;
 }
