@@ -26,47 +26,29 @@ export interface GateDeps {
   clock: Pick<Clock, "now" | "elapsed" | "sleep">;
 }
 
-export interface Gate {
-  /** First: throws unless the caller's roles grant the operation's action. */
-  gate(call: GatedCall, operation: Operation): void | Promise<void>;
-  /**
-   * Then, with the input read: throws when a deny policy of the caller's roles holds for a resource that the
-   * input names, or when the roles do not grant an action that the input costs besides the operation's own.
-   */
-  guard(call: GatedCall, operation: Operation, input: unknown): void | Promise<void>;
-  /**
-   * The deny policies that may hide resources of a type from the caller, as of now; undefined when there are
-   * none.
-   */
-  screen(
-    call: GatedCall,
-    operation: Operation,
-    asked: { action: string; type: string },
-  ): Screen | undefined | Promise<Screen | undefined>;
-}
-
 const free: readonly string[] = [];
+
+/**
+ * The other environment that the input names. A foreign org's is left out: a verdict would reveal that it
+ * exists.
+ */
+async function otherEnvironmentOf(
+  scopeOf: GateDeps["scopeOf"],
+  { caller, environmentId }: GatedCall,
+  { environmentOf }: Operation,
+  input: unknown,
+): Promise<string | undefined> {
+  const named = environmentOf?.(input as never);
+  if (!named || named === environmentId) return undefined;
+  return (await scopeOf(named))?.orgId === caller.orgId ? named : undefined;
+}
 
 /**
  * Every call passes here: `gate` and `guard` return no promise while the org's snapshot is cached and has no
  * policies.
  */
-export function openGate({ snapshots, scopeOf, clock }: GateDeps): Gate {
+export function openGate({ snapshots, scopeOf, clock }: GateDeps) {
   const judge = openJudge({ scopeOf, clock });
-
-  /**
-   * The other environment that the input names. A foreign org's is left out: a verdict would reveal that it
-   * exists.
-   */
-  async function otherEnvironmentOf(
-    { caller, environmentId }: GatedCall,
-    { environmentOf }: Operation,
-    input: unknown,
-  ): Promise<string | undefined> {
-    const named = environmentOf?.(input as never);
-    if (!named || named === environmentId) return undefined;
-    return (await scopeOf(named))?.orgId === caller.orgId ? named : undefined;
-  }
 
   /**
    * Moves the call into the org of the environment, for policies, audit and handler. Otherwise a platform
@@ -88,7 +70,7 @@ export function openGate({ snapshots, scopeOf, clock }: GateDeps): Gate {
   ): Promise<void> {
     for (const action of costs) requireCost(snapshot, call, operation, action);
     const questions = questionsOf(call, operation, input, costs);
-    const elsewhere = await otherEnvironmentOf(call, operation, input);
+    const elsewhere = await otherEnvironmentOf(scopeOf, call, operation, input);
     if (elsewhere !== undefined)
       questions.push(...questions.map((question) => ({ ...question, environmentId: elsewhere })));
     const pace = judge.paceOf(call);
@@ -135,7 +117,8 @@ export function openGate({ snapshots, scopeOf, clock }: GateDeps): Gate {
   }
 
   return {
-    gate(call, operation) {
+    /** First: throws unless the caller's roles grant the operation's action. */
+    gate(call: GatedCall, operation: Operation): void | Promise<void> {
       if (call.caller.kind === "platform") return gatePlatform(call, operation);
       requireEnvironment(call, operation);
       const { action } = operation;
@@ -156,14 +139,22 @@ export function openGate({ snapshots, scopeOf, clock }: GateDeps): Gate {
       return snapshot ? require(snapshot) : snapshots.of(call.caller.orgId).then(require);
     },
 
-    guard(call, operation, input) {
-      const crosses = operation.special?.crossesOrgs && call.caller.impersonates;
+    /**
+     * Then, with the input read: throws when a deny policy of the caller's roles holds for a resource that the
+     * input names, or when the roles do not grant an action that the input costs besides the operation's own.
+     */
+    guard(call: GatedCall, operation: Operation, input: unknown): void | Promise<void> {
+      const crosses = operation.crossesOrgs && call.caller.impersonates;
       const named = crosses ? operation.environmentOf?.(input as never) : undefined;
       if (!named) return checkPolicies(call, operation, input);
       return moveTo(call, named).then(() => checkPolicies(call, operation, input));
     },
 
-    screen(call, operation, { action, type }) {
+    /**
+     * The deny policies that may hide resources of a type from the caller, as of now; undefined when there are
+     * none.
+     */
+    screen(call: GatedCall, operation: Operation, { action, type }: { action: string; type: string }) {
       const asked = { actions: namesOf(call, operation, action), type };
       const snapshot = snapshots.known(decidingOrgOf(call));
       if (snapshot) return screenBy(snapshot, call, operation, asked);

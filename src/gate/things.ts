@@ -86,15 +86,13 @@ export const actionsThatShowType = (type: string): readonly Action[] =>
   kinds.find((kind) => kind.type === type)?.shownBy ?? [];
 
 /** The deny policies that may keep things of some kinds from a caller. */
-export interface ThingScreen {
-  /** The refusal of what is these things at once; undefined: the caller may have it. */
-  refusalOf(things: readonly Thing[]): Fault | undefined | Promise<Fault | undefined>;
-}
+export type ThingScreen = ReturnType<typeof screenOf>;
 
 const keyOf = ({ action, type }: { action?: string; type: string }): string => `${action} ${type}`;
 
-const screenOf = (screens: ReadonlyMap<string, Screen>): ThingScreen => ({
-  refusalOf(things) {
+const screenOf = (screens: ReadonlyMap<string, Screen>) => ({
+  /** The refusal of what is these things at once; undefined: the caller may have it. */
+  refusalOf(things: readonly Thing[]): Fault | undefined | Promise<Fault | undefined> {
     const refusalFrom = (from: number): Fault | undefined | Promise<Fault | undefined> => {
       for (let at = from; at < things.length; ) {
         const { isPattern } = things[at]!;

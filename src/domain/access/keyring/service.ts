@@ -6,7 +6,6 @@ import {
   newest,
   openRing,
   type RingSecret,
-  type RotatedSecret,
   rotatedSecrets,
   unopened,
 } from "./ring.ts";
@@ -23,27 +22,7 @@ const keyringKeptMs = 24 * 60 * 60 * 1000;
 export type { RingSecret, RotatedSecret } from "./ring.ts";
 
 /** The installation's own secrets, sealed in the store under its master key, the same on every node. */
-export interface Keyring {
-  /** The secret that signs now. */
-  current(kind: RingKind): RingSecret;
-  /** The secret with this id, while its signatures are still accepted. */
-  find(kind: RingKind, id: string): string | undefined;
-  /** `place` names the row and column: a sealed value opens nowhere else. */
-  seal(place: string, text: string): string;
-  unseal(place: string, sealed: string): Promise<string>;
-  /**
-   * A transaction that stores sealed values, new ones or ones that it moves. It is repeated when one of them
-   * is sealed under a master key that was rotated meanwhile: no node could open that value again.
-   */
-  writeSealed<R>(work: (session: Session) => Promise<{ result: R; sealed: readonly string[] }>): Promise<R>;
-  /** Follows what other nodes rotated; the tick of loop `keyring.follow`. */
-  refresh(): Promise<void>;
-  /** Writes a new secret in the transaction of a rotation; this node uses it after `refresh`. */
-  rotate(session: Session, kind: RingKind | "master_key", secret: string, createdBy: string): Promise<void>;
-  /** When each secret was rotated last, as the store has it. */
-  rotated(): Promise<RotatedSecret[]>;
-  purge(session: Session): Promise<number>;
-}
+export type Keyring = Awaited<ReturnType<typeof openKeyring>>;
 
 export interface KeyringDeps extends Basics<"store" | "clock" | "ids" | "log"> {
   /** `SVC_MASTER_KEY`; without it the file is read, or written at the first start. */
@@ -60,7 +39,7 @@ const sealTriesMax = 5;
 /** Thrown and caught here: the transaction is repeated with another master key. */
 const outdated = rules.sealedElsewhere();
 
-export async function openKeyring(deps: KeyringDeps): Promise<Keyring> {
+export async function openKeyring(deps: KeyringDeps) {
   const { store, clock, ids, log, given } = deps;
   const writer = new RingWriter(deps);
   const fromFile = deps.masterKey === undefined;
@@ -80,10 +59,7 @@ export async function openKeyring(deps: KeyringDeps): Promise<Keyring> {
     return key;
   }
 
-  /**
-   * Adds each secret of the settings that the ring does not know. One that it knows as an older one stays
-   * retired.
-   */
+  /** Adds each secret of the settings that the ring does not know. One that it knows as an older one stays retired. */
   const adoptSettings = (): Promise<void> =>
     store.write(async (session) => {
       const list = await rows.holdRows(session);
@@ -95,14 +71,10 @@ export async function openKeyring(deps: KeyringDeps): Promise<Keyring> {
         if (known && newest(list, kind)?.fingerprint !== print)
           log.warn("keyring.setting_outdated", { kind, about: "rotated since; the newer one is used" });
         if (secrets.get(kind)!.length > 0 && (wanted === undefined || known)) continue;
-        // Nodes that start at once wait here for the held rows: the first makes the secret, the others find
-        // it.
+        // Nodes that start at once wait here for the held rows: the first makes the secret, the others find it.
         const createdBy = wanted === undefined ? "system" : "settings";
-        await writer.addSecret(session, held, {
-          kind,
-          secret: wanted ?? ids.secret(secretBytes),
-          createdBy,
-        });
+        const secret = wanted ?? ids.secret(secretBytes);
+        await writer.addSecret(session, held, { kind, secret, createdBy });
       }
     });
 
@@ -126,17 +98,20 @@ export async function openKeyring(deps: KeyringDeps): Promise<Keyring> {
   await refresh();
 
   return {
-    current: (kind) => ring.secrets.get(kind)!.at(-1)!,
-    find(kind, id) {
+    /** The secret that signs now. */
+    current: (kind: RingKind): RingSecret => ring.secrets.get(kind)!.at(-1)!,
+    /** The secret with this id, while its signatures are still accepted. */
+    find(kind: RingKind, id: string): string | undefined {
       const found = ring.secrets.get(kind)!.find((one) => one.id === id);
       if (!found) return undefined;
       if (rules.lastingKinds.includes(kind)) return found.secret;
       const isOver = found.retiredAt !== null && found.retiredAt + keyringKeptMs < clock.now();
       return isOver ? undefined : found.secret;
     },
-    seal: (place, text) =>
+    /** `place` names the row and column: a sealed value opens nowhere else. */
+    seal: (place: string, text: string) =>
       rules.seal(ring.masters.get(ring.version)!, ring.version, place, text, writer.nonce()),
-    async unseal(place, sealed) {
+    async unseal(place: string, sealed: string): Promise<string> {
       const version = rules.sealVersion(sealed);
       if (!ring.masters.has(version)) await refresh();
       const master = ring.masters.get(version);
@@ -144,7 +119,11 @@ export async function openKeyring(deps: KeyringDeps): Promise<Keyring> {
       if (text === undefined) throw rules.sealedElsewhere();
       return text;
     },
-    async writeSealed(work) {
+    /**
+     * A transaction that stores sealed values, new ones or ones that it moves. It is repeated when one of them is
+     * sealed under a master key that was rotated meanwhile: no node could open that value again.
+     */
+    async writeSealed<R>(work: (session: Session) => Promise<{ result: R; sealed: readonly string[] }>) {
       for (let tries = 1; ; tries++) {
         try {
           return await store.write(async (session) => {
@@ -159,8 +138,10 @@ export async function openKeyring(deps: KeyringDeps): Promise<Keyring> {
         }
       }
     },
+    /** Follows what other nodes rotated; the tick of loop `keyring.follow`. */
     refresh,
-    rotate: (session, kind, secret, createdBy) =>
+    /** Writes a new secret in the transaction of a rotation; this node uses it after `refresh`. */
+    rotate: (session: Session, kind: RingKind | "master_key", secret: string, createdBy: string) =>
       kind === "master_key"
         ? writer.addMaster(session, held, ring.masters, {
             key: rules.requireMasterKey("new_value", secret),
@@ -171,7 +152,8 @@ export async function openKeyring(deps: KeyringDeps): Promise<Keyring> {
             secret: rules.requireRingSecret("new_value", secret),
             createdBy,
           }),
+    /** When each secret was rotated last, as the store has it. */
     rotated: async () => rotatedSecrets(await rows.allRows(store), clock.now(), keyringKeptMs),
-    purge: (session) => rows.purgeRetired(session, clock.now() - keyringKeptMs),
+    purge: (session: Session) => rows.purgeRetired(session, clock.now() - keyringKeptMs),
   };
 }

@@ -5,7 +5,7 @@ import { LastUsed } from "../../../kit/last-used.ts";
 import { keyLeaseMs } from "../../../kit/limits.ts";
 import { ttlCache } from "../../../kit/ttl-cache.ts";
 import type { Basics, Session, StoreReader } from "../../../store/store.ts";
-import type { HeldKey, NewKey } from "./rows.ts";
+import type { NewKey } from "./rows.ts";
 import * as rows from "./rows.ts";
 import * as rules from "./rules.ts";
 
@@ -32,40 +32,7 @@ export interface CreateKey {
   key?: string;
 }
 
-export interface Keys {
-  /** The key with this text. Answers from the cache, without a promise, for half a second after a lookup. */
-  find(text: string): KnownKey | undefined | Promise<KnownKey | undefined>;
-  /** The key with this id, for sessions that were made with a key. */
-  byId(id: string): Promise<KnownKey | undefined>;
-  /** Notes a successful authentication; `writeUsed` stores it later. */
-  used(key: KnownKey): void;
-  /** One round of the loop `keys.used`. */
-  writeUsed(): Promise<void>;
-  /** A key with its text, not yet stored. */
-  make(wanted: CreateKey): { key: string; row: NewKey };
-  create(wanted: CreateKey): Promise<{ id: string; key: string }>;
-  /** Revokes the key: this node refuses it at once, others within `keyLeaseMs`. False when it was gone. */
-  remove(id: string): Promise<boolean>;
-  /** Locks the org's key: no other transaction changes it until this one ends. */
-  hold(session: Session, id: string, orgId: string): Promise<HeldKey | undefined>;
-  /** Gives the org's key a new text and ends its sessions; answers the hash of the old text, for `forget`. */
-  rekey(session: Session, id: string, orgId: string, text: string): Promise<string>;
-  /** Drops what this node cached of the key with this hash. */
-  forget(hash: string): void;
-  any(): Promise<boolean>;
-  /** How many keys of the org carry each role. */
-  roleCounts(orgId: string): Promise<ReadonlyMap<string, number>>;
-  /** Pass the session when the answer decides what it writes. */
-  hashOf(id: string, reader?: StoreReader): Promise<string | undefined>;
-  /** False when the id is taken. */
-  insert(session: Session, row: NewKey): Promise<boolean>;
-  /** Deletes the key, if it still has this hash, with its sessions. */
-  removeExactly(session: Session, id: string, hash: string): Promise<boolean>;
-  /** How many keys of the org, or of the platform, carry the role; under the lock of the org. */
-  countWithRole(session: Session, orgId: string, roleId: string): Promise<number>;
-  /** Takes the role from every key that carries it; under the same lock. */
-  revokeRole(session: Session, orgId: string, roleId: string): Promise<void>;
-}
+export type Keys = ReturnType<typeof keys>;
 
 export interface KeysDeps extends Basics<"store" | "clock" | "ids"> {
   /** Ends every session that was made with the key, in the same transaction. */
@@ -78,9 +45,26 @@ const knownKey = ({ id, orgId, roleIds, isPlatform, tokensAfter, ...rest }: rows
   expiresAt: rest.expiresAt ?? undefined,
 });
 
+/** Keys as those that carry roles. */
+const carriers = {
+  /** How many keys of the org, or of the platform, carry the role; under the lock of the org. */
+  countWithRole: async (session: Session, orgId: string, roleId: string) =>
+    (await rows.keyRoleCounts(session, orgId)).get(roleId) ?? 0,
+  /** Takes the role from every key that carries it; under the same lock. */
+  async revokeRole(session: Session, orgId: string, roleId: string) {
+    for (const { id, roleIds } of await rows.keysOf(session, orgId))
+      if (roleIds.includes(roleId))
+        await rows.setRoleIds(
+          session,
+          id,
+          roleIds.filter((one) => one !== roleId),
+        );
+  },
+};
+
 const keysRemembered = 50_000;
 
-export function keys({ store, clock, ids, endSessions }: KeysDeps): Keys {
+export function keys({ store, clock, ids, endSessions }: KeysDeps) {
   const byHash = ttlCache<KnownKey>({
     clock,
     keptMs: keyLeaseMs,
@@ -92,7 +76,7 @@ export function keys({ store, clock, ids, endSessions }: KeysDeps): Keys {
   });
   const use = new LastUsed(clock, (slice) => store.write((session) => rows.updateLastUsed(session, slice)));
 
-  const make: Keys["make"] = ({
+  const make = ({
     id,
     orgId,
     environmentId,
@@ -102,24 +86,22 @@ export function keys({ store, clock, ids, endSessions }: KeysDeps): Keys {
     expiresAt,
     isPlatform = false,
     key,
-  }) => {
+  }: CreateKey) => {
     const prefix = isPlatform ? rules.platformKeyPrefix : rules.tenantKeyPrefix;
     const text = key ?? `${prefix}${ids.secret(rules.keyBytes)}`;
-    return {
-      key: text,
-      row: {
-        id: id ?? `ak_${ids.uuid()}`,
-        orgId,
-        environmentId,
-        name,
-        hash: rules.keyHash(text),
-        prefix: rules.keyPrefixOf(text),
-        roleIds,
-        createdAt,
-        expiresAt: expiresAt ?? null,
-        isPlatform,
-      },
+    const row: NewKey = {
+      id: id ?? `ak_${ids.uuid()}`,
+      orgId,
+      environmentId,
+      name,
+      hash: rules.keyHash(text),
+      prefix: rules.keyPrefixOf(text),
+      roleIds,
+      createdAt,
+      expiresAt: expiresAt ?? null,
+      isPlatform,
     };
+    return { key: text, row };
   };
 
   async function removeExactly(session: Session, id: string, hash: string): Promise<boolean> {
@@ -129,30 +111,36 @@ export function keys({ store, clock, ids, endSessions }: KeysDeps): Keys {
   }
 
   return {
+    /** A key with its text, not yet stored. */
     make,
     hold: rows.holdKey,
-    find(text) {
+    /** The key with this text. Answers from the cache, without a promise, for half a second after a lookup. */
+    find(text: string): KnownKey | undefined | Promise<KnownKey | undefined> {
       if (text.length > rules.keyTextBytesMax) return undefined;
       const hash = rules.keyHash(text);
       return byHash.peek(hash) ?? byHash.get(hash);
     },
 
-    async byId(id) {
+    /** The key with this id, for sessions that were made with a key. */
+    async byId(id: string): Promise<KnownKey | undefined> {
       const facts = await rows.keyById(store, id);
       return facts && knownKey(facts);
     },
 
-    used: (key) => use.note(key.caller.id),
+    /** Notes a successful authentication; `writeUsed` stores it later. */
+    used: (key: KnownKey) => use.note(key.caller.id),
+    /** One round of the loop `keys.used`. */
     writeUsed: () => use.write(),
 
-    async create(wanted) {
+    async create(wanted: CreateKey) {
       const { key, row } = make(wanted);
       await store.write((session) => rows.insertKey(session, row));
       byHash.forget(row.hash);
       return { id: row.id, key };
     },
 
-    async remove(id) {
+    /** Revokes the key: this node refuses it at once, others within `keyLeaseMs`. False when it was gone. */
+    async remove(id: string): Promise<boolean> {
       const hash = await store.write(async (session) => {
         const known = await rows.hashOfKey(session, id);
         return known !== undefined && (await removeExactly(session, id, known)) ? known : undefined;
@@ -161,7 +149,8 @@ export function keys({ store, clock, ids, endSessions }: KeysDeps): Keys {
       return hash !== undefined;
     },
 
-    async rekey(session, id, orgId, text) {
+    /** Gives the org's key a new text and ends its sessions; answers the hash of the old text, for `forget`. */
+    async rekey(session: Session, id: string, orgId: string, text: string): Promise<string> {
       rules.requireKeyText("new_value", text);
       const row = await rows.holdKey(session, id, orgId);
       if (!row) throw missing("api key", id);
@@ -179,23 +168,16 @@ export function keys({ store, clock, ids, endSessions }: KeysDeps): Keys {
       return row.hash;
     },
 
+    /** Drops what this node cached of the key with this hash. */
     forget: byHash.forget,
     any: () => rows.anyKey(store),
-    roleCounts: (orgId) => rows.keyRoleCounts(store, orgId),
-    hashOf: (id, reader = store) => rows.hashOfKey(reader, id),
+    /** How many keys of the org carry each role. */
+    roleCounts: (orgId: string) => rows.keyRoleCounts(store, orgId),
+    /** Pass the session when the answer decides what it writes. */
+    hashOf: (id: string, reader: StoreReader = store) => rows.hashOfKey(reader, id),
     insert: rows.insertKey,
+    /** Deletes the key, if it still has this hash, with its sessions. */
     removeExactly,
-
-    countWithRole: async (session, orgId, roleId) =>
-      (await rows.keyRoleCounts(session, orgId)).get(roleId) ?? 0,
-    async revokeRole(session, orgId, roleId) {
-      for (const { id, roleIds } of await rows.keysOf(session, orgId))
-        if (roleIds.includes(roleId))
-          await rows.setRoleIds(
-            session,
-            id,
-            roleIds.filter((one) => one !== roleId),
-          );
-    },
+    ...carriers,
   };
 }

@@ -33,30 +33,7 @@ export interface PlatformUserChange {
   roleIds?: readonly string[];
 }
 
-export interface PlatformUsers {
-  /**
-   * The first user, a platform_admin, for an admin key of the default org; `already_exists` once there is
-   * any.
-   */
-  bootstrap(caller: Caller, input: NewPlatformUser): Promise<PlatformUser>;
-  list(): Promise<PlatformUser[]>;
-  get(id: string): Promise<PlatformUser>;
-  create(caller: Caller, input: NewPlatformUser): Promise<PlatformUser>;
-  /** `failed_precondition` for what would leave no active platform_admin; the same of `delete`. */
-  update(caller: Caller, id: string, change: PlatformUserChange): Promise<PlatformUser>;
-  delete(caller: Caller, id: string): Promise<void>;
-  find(id: string): Promise<PlatformUser | undefined>;
-  findByEmail(email: string): Promise<PlatformUser | undefined>;
-  /** Locks the account's row; undefined when the password has changed since this hash was read. */
-  noteLogin(session: Session, id: string, passwordHash: string): Promise<LoggedIn | undefined>;
-  /** The session holds the platform's org; the same for `revokeRole`. */
-  countWithRole(session: Session, orgId: string, roleId: string): Promise<number>;
-  revokeRole(session: Session, orgId: string, roleId: string): Promise<void>;
-  /** Whether there is any user; blocks the first one until the transaction ends. */
-  anyHeld(session: Session): Promise<boolean>;
-  /** The names that a login answers. */
-  roleNamesOf(roleIds: readonly string[]): Promise<string[]>;
-}
+export type PlatformUsers = ReturnType<typeof openPlatformUsers>;
 
 export interface PlatformUsersDeps extends Basics<"store" | "clock" | "ids"> {
   roles: Pick<Roles, "known" | "require">;
@@ -69,11 +46,18 @@ export interface PlatformUsersDeps extends Basics<"store" | "clock" | "ids"> {
 const emailTaken = () =>
   new Fault("already_exists", "a platform user with this email exists", { field: "email" });
 
+async function find(reader: StoreReader, id: string): Promise<PlatformUser> {
+  const user = await rows.userById(reader, id);
+  if (!user) throw missing("platform user", id);
+  return user;
+}
+
 /** Platform users as those who carry roles. */
-const carriers: Pick<PlatformUsers, "countWithRole" | "revokeRole"> = {
-  countWithRole: async (session, _orgId, roleId) =>
+const carriers = {
+  /** The session holds the platform's org; the same for `revokeRole`. */
+  countWithRole: async (session: Session, _orgId: string, roleId: string) =>
     (await rows.allUsers(session)).filter((user) => user.roles.includes(roleId)).length,
-  async revokeRole(session, _orgId, roleId) {
+  async revokeRole(session: Session, _orgId: string, roleId: string) {
     for (const user of await rows.allUsers(session))
       if (user.roles.includes(roleId))
         await rows.setRoles(
@@ -84,14 +68,8 @@ const carriers: Pick<PlatformUsers, "countWithRole" | "revokeRole"> = {
   },
 };
 
-export function openPlatformUsers(deps: PlatformUsersDeps): PlatformUsers {
+export function openPlatformUsers(deps: PlatformUsersDeps) {
   const { store, clock, ids, roles, audit, scope, endSessions } = deps;
-
-  async function find(reader: StoreReader, id: string): Promise<PlatformUser> {
-    const user = await rows.userById(reader, id);
-    if (!user) throw missing("platform user", id);
-    return user;
-  }
 
   async function readRoles(session: Session, roleIds: readonly string[]): Promise<string[]> {
     await roles.require(session, scope, "role_ids", roleIds);
@@ -120,7 +98,8 @@ export function openPlatformUsers(deps: PlatformUsersDeps): PlatformUsers {
   }
 
   return {
-    async bootstrap(caller, input) {
+    /** The first user, a platform_admin, for an admin key of the default org; `already_exists` once there is any. */
+    async bootstrap(caller: Caller, input: NewPlatformUser): Promise<PlatformUser> {
       // The first key belongs to the owner of the installation; admins of other orgs are only tenants.
       if ((caller.kind !== "key" && caller.kind !== "dev") || caller.orgId !== defaultOrgId)
         throw new Fault("permission_denied", "an admin key of the default org is required");
@@ -135,9 +114,9 @@ export function openPlatformUsers(deps: PlatformUsersDeps): PlatformUsers {
     },
 
     list: () => rows.allUsers(store),
-    get: (id) => find(store, id),
+    get: (id: string) => find(store, id),
 
-    async create(caller, input) {
+    async create(caller: Caller, input: NewPlatformUser): Promise<PlatformUser> {
       const prepared = await prepare(input, []);
       return store.write(async (session) => {
         await rows.holdUsers(session, scope.orgId);
@@ -149,7 +128,8 @@ export function openPlatformUsers(deps: PlatformUsersDeps): PlatformUsers {
       });
     },
 
-    async update(caller, id, asked) {
+    /** `failed_precondition` for what would leave no active platform_admin; the same of `delete`. */
+    async update(caller: Caller, id: string, asked: PlatformUserChange): Promise<PlatformUser> {
       const wanted = await readChange(asked);
       try {
         return await store.write(async (session) => {
@@ -171,7 +151,7 @@ export function openPlatformUsers(deps: PlatformUsersDeps): PlatformUsers {
       }
     },
 
-    async delete(caller, id) {
+    async delete(caller: Caller, id: string) {
       await store.write(async (session) => {
         await rows.holdUsers(session, scope.orgId);
         const before = await find(session, id);
@@ -183,21 +163,24 @@ export function openPlatformUsers(deps: PlatformUsersDeps): PlatformUsers {
       });
     },
 
-    find: (id) => rows.userById(store, id),
-    findByEmail: (email) => rows.userByEmail(store, email),
-    async noteLogin(session, id, passwordHash) {
+    find: (id: string) => rows.userById(store, id),
+    findByEmail: (email: string) => rows.userByEmail(store, email),
+    /** Locks the account's row; undefined when the password has changed since this hash was read. */
+    async noteLogin(session: Session, id: string, passwordHash: string): Promise<LoggedIn | undefined> {
       const account = await rows.noteLogin(session, { id, passwordHash, at: clock.now() });
       return account && { ...account, orgId: scope.orgId };
     },
 
-    async roleNamesOf(roleIds) {
+    /** The names that a login answers. */
+    async roleNamesOf(roleIds: readonly string[]): Promise<string[]> {
       const names = new Map((await roles.known(store, scope)).map((role) => [role.id, role.name]));
       return roleIds.flatMap((id) => names.get(id) ?? []);
     },
 
     ...carriers,
 
-    async anyHeld(session) {
+    /** Whether there is any user; blocks the first one until the transaction ends. */
+    async anyHeld(session: Session): Promise<boolean> {
       await rows.shareUsers(session, scope.orgId);
       return rows.anyUser(session);
     },

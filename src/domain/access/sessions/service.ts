@@ -20,27 +20,7 @@ export interface PlatformLogin {
   user: { id: string; email: string; name: string; roles: string[] };
 }
 
-export interface Sessions {
-  /** The session of a token; undefined when the token is not valid. Cached for half a second. */
-  find(token: string): KnownSession | undefined | Promise<KnownSession | undefined>;
-  /** `unauthenticated` with the same message and in the same time, whether the account exists or not. */
-  login(email: string, password: string, from: LoginOrigin): Promise<{ token: string; expiresAt: number }>;
-  /** The same for a user of the platform; `permission_denied` for an inactive one who knows the password. */
-  loginToPlatform(email: string, password: string, from: LoginOrigin): Promise<PlatformLogin>;
-  /**
-   * By the sign-in link that the first start printed: once, within ten minutes, from this machine. Anything
-   * else is `unauthenticated`.
-   */
-  loginByLink(token: string, from: LoginOrigin): Promise<{ token: string; expiresAt: number }>;
-  /** For a caller who came with an API key. */
-  desktop(caller: Caller, from: LoginOrigin): Promise<{ token: string; expiresAt: number }>;
-  /** Ends the token's session: at once at this node, at others within `keyLeaseMs`. */
-  logout(token: string): Promise<void>;
-  /** The id of the token's session. */
-  idOf(token: string): Promise<string | undefined>;
-  /** Drops what this node remembers of sessions that are over by now; others do within `keyLeaseMs`. */
-  forget(isOver: (known: KnownSession) => boolean): void;
-}
+export type Sessions = ReturnType<typeof openSessions>;
 
 export interface SessionsDeps {
   store: Pick<Store, "write">;
@@ -65,27 +45,28 @@ function issue({ onBegun, tokens }: SessionsDeps, made: Issued) {
   return tokens.sign(made);
 }
 
-export function openSessions(deps: SessionsDeps): Sessions {
-  const { store, clock, register, tokens, throttle, users, keys, platformUsers, links } = deps;
+async function read(deps: SessionsDeps, token: string): Promise<KnownSession | undefined> {
+  const { clock, register, tokens } = deps;
+  const claims = await tokens.read(token);
+  if (!claims) return undefined;
+  const [row, account] = await Promise.all([register.find(claims.sid), accountOf(deps, claims)]);
+  if (!row || row.kind !== claims.kind || row.subjectId !== claims.subject) return undefined;
+  if (!account || row.createdAt < account.tokensAfter) return undefined;
+  const { caller, environmentId, expiresAt = row.expiresAt } = account;
+  const ends = Math.min(expiresAt, row.expiresAt);
+  if (ends <= clock.now()) return undefined;
+  register.used(row);
+  return { id: row.id, caller, environmentId, expiresAt: ends };
+}
 
-  async function read(token: string): Promise<KnownSession | undefined> {
-    const claims = await tokens.read(token);
-    if (!claims) return undefined;
-    const [row, account] = await Promise.all([register.find(claims.sid), accountOf(deps, claims)]);
-    if (!row || row.kind !== claims.kind || row.subjectId !== claims.subject) return undefined;
-    if (!account || row.createdAt < account.tokensAfter) return undefined;
-    const { caller, environmentId, expiresAt = row.expiresAt } = account;
-    const ends = Math.min(expiresAt, row.expiresAt);
-    if (ends <= clock.now()) return undefined;
-    register.used(row);
-    return { id: row.id, caller, environmentId, expiresAt: ends };
-  }
+export function openSessions(deps: SessionsDeps) {
+  const { store, clock, register, tokens, throttle, users, keys, platformUsers, links } = deps;
 
   const remembered = ttlCache<KnownSession>({
     clock,
     keptMs: keyLeaseMs,
     entriesMax: sessionsRemembered,
-    read,
+    read: (token) => read(deps, token),
   });
 
   /** Verified when there is no such account: a faster answer would reveal that. */
@@ -121,9 +102,11 @@ export function openSessions(deps: SessionsDeps): Sessions {
   };
 
   return {
-    find: (token) => remembered.peek(token) ?? remembered.get(token),
+    /** The session of a token; undefined when the token is not valid. Cached for half a second. */
+    find: (token: string) => remembered.peek(token) ?? remembered.get(token),
 
-    async login(email, password, from) {
+    /** `unauthenticated` with the same message and in the same time, whether the account exists or not. */
+    async login(email: string, password: string, from: LoginOrigin) {
       const { id, passwordHash } = await identify(
         { email, password, address: from.address, realm: "tenant" },
         users.findByEmail,
@@ -131,7 +114,11 @@ export function openSessions(deps: SessionsDeps): Sessions {
       return begin(id, passwordHash, from);
     },
 
-    async loginByLink(token, from) {
+    /**
+     * By the sign-in link that the first start printed: once, within ten minutes, from this machine. Anything
+     * else is `unauthenticated`.
+     */
+    async loginByLink(token: string, from: LoginOrigin) {
       const { address } = from;
       await throttle.attempt("sign-in link", address);
       const userId = isLoopbackAddress(address) ? links.take(token) : undefined;
@@ -140,7 +127,8 @@ export function openSessions(deps: SessionsDeps): Sessions {
       return begin(user.id, user.passwordHash, from);
     },
 
-    async loginToPlatform(email, password, from) {
+    /** The same for a user of the platform; `permission_denied` for an inactive one who knows the password. */
+    async loginToPlatform(email: string, password: string, from: LoginOrigin): Promise<PlatformLogin> {
       const login = { email, password, address: from.address, realm: "platform" };
       const { id, name, ...user } = await identify(login, platformUsers.findByEmail);
       if (!user.isActive) throw new Fault("permission_denied", "the platform user is inactive");
@@ -157,7 +145,8 @@ export function openSessions(deps: SessionsDeps): Sessions {
       return { token, user: { id, email: user.email, name, roles } };
     },
 
-    async desktop(caller, from) {
+    /** For a caller who came with an API key. */
+    async desktop(caller: Caller, from: LoginOrigin) {
       if (caller.kind !== "key") throw new Fault("unauthenticated", "an API key is required");
       const made = await store.write(async (session) => {
         const key = await keys.hold(session, caller.id, caller.orgId);
@@ -171,17 +160,20 @@ export function openSessions(deps: SessionsDeps): Sessions {
       return issue(deps, made);
     },
 
-    async logout(token) {
+    /** Ends the token's session: at once at this node, at others within `keyLeaseMs`. */
+    async logout(token: string) {
       const claims = await tokens.read(token);
       if (!claims) return;
       await register.end(claims.sid);
       remembered.forget(token);
     },
 
-    async idOf(token) {
+    /** The id of the token's session. */
+    async idOf(token: string): Promise<string | undefined> {
       const claims = await tokens.read(token);
       return claims && register.idOf(claims.sid);
     },
+    /** Drops what this node remembers of sessions that are over by now; others do within `keyLeaseMs`. */
     forget: remembered.forgetWhere,
   };
 }

@@ -12,11 +12,7 @@ export interface TokenClaims {
   expiresAt: Instant;
 }
 
-export interface Tokens {
-  sign(session: Issued): Promise<{ token: string; expiresAt: Instant }>;
-  /** Undefined for anything that is not a valid token of this installation. */
-  read(token: string): Promise<TokenClaims | undefined>;
-}
+export type Tokens = ReturnType<typeof openTokens>;
 
 const issuer = "svc";
 const algorithm = "HS256";
@@ -36,7 +32,7 @@ export const looksLikeToken = (text: string): boolean =>
 /** Loaded by the first login, or by the first token after a start. */
 const jose = () => import("jose");
 
-export function openTokens(deps: { keyring: Pick<Keyring, "current" | "find">; now: () => Instant }): Tokens {
+export function openTokens(deps: { keyring: Pick<Keyring, "current" | "find">; now: () => Instant }) {
   const { keyring, now } = deps;
   const encoder = new TextEncoder();
   /** What verified tokens say, with the secret that signed them: valid while the keyring has that secret. */
@@ -52,7 +48,7 @@ export function openTokens(deps: { keyring: Pick<Keyring, "current" | "find">; n
   }
 
   return {
-    async sign({ kind, subjectId, sid, createdAt, expiresAt }) {
+    async sign({ kind, subjectId, sid, createdAt, expiresAt }: Issued) {
       const { id, secret } = keyring.current(secretOf[kind]);
       const { SignJWT } = await jose();
       const token = await new SignJWT({ kind, at: createdAt, sid })
@@ -65,7 +61,8 @@ export function openTokens(deps: { keyring: Pick<Keyring, "current" | "find">; n
       return { token, expiresAt };
     },
 
-    async read(token) {
+    /** Undefined for anything that is not a valid token of this installation. */
+    async read(token: string): Promise<TokenClaims | undefined> {
       if (!looksLikeToken(token)) return undefined;
       const known = ofVerified(token);
       if (known) return known;

@@ -32,15 +32,7 @@ export interface NewEnvironmentInput {
 }
 
 /** Environments of an org. Another org's environment looks like none. */
-export interface Environments {
-  list(caller: Caller, projectId?: string): Promise<ListedEnvironment[]>;
-  get(caller: Caller, id: string): Promise<ListedEnvironment>;
-  create(caller: Caller, input: NewEnvironmentInput): Promise<ListedEnvironment>;
-  update(caller: Caller, id: string, change: { name?: string; color?: string }): Promise<ListedEnvironment>;
-  remove(caller: Caller, id: string): Promise<void>;
-  /** Gives the compatibility key of the environment a new text, or creates the key. */
-  rotateKey(caller: Caller, id: string): Promise<{ environment: ListedEnvironment; key: string }>;
-}
+export type Environments = ReturnType<typeof openEnvironments>;
 
 export interface EnvironmentsDeps<Row extends { id: string }> {
   store: Store;
@@ -56,7 +48,7 @@ export interface EnvironmentsDeps<Row extends { id: string }> {
 /** The role that SDKs need. It is weaker than the admin role, so that a rotation gives no new rights. */
 const compatRole = "developer";
 
-export function openEnvironments<Row extends { id: string }>(deps: EnvironmentsDeps<Row>): Environments {
+export function openEnvironments<Row extends { id: string }>(deps: EnvironmentsDeps<Row>) {
   const { store, clock, ids, keys, deletion, changed, forgetEverywhere } = deps;
 
   function requireShown(caller: Caller, id: string, found: rows.Environment | undefined): rows.Environment {
@@ -86,10 +78,13 @@ export function openEnvironments<Row extends { id: string }>(deps: EnvironmentsD
   };
 
   return {
-    list: (caller, projectId) => rows.environmentsOf(store, caller.orgId, projectId),
-    get: async (caller, id) => listed(await find(caller, id)),
+    list: (caller: Caller, projectId?: string) => rows.environmentsOf(store, caller.orgId, projectId),
+    get: async (caller: Caller, id: string) => listed(await find(caller, id)),
 
-    async create({ orgId }, { name, projectId, color = rules.environmentColorDefault }) {
+    async create(
+      { orgId }: Caller,
+      { name, projectId, color = rules.environmentColorDefault }: NewEnvironmentInput,
+    ) {
       rules.requireEnvironmentName(name);
       rules.requireColor(color);
       try {
@@ -107,7 +102,7 @@ export function openEnvironments<Row extends { id: string }>(deps: EnvironmentsD
       }
     },
 
-    async update(caller, id, { name, color }) {
+    async update(caller: Caller, id: string, { name, color }: { name?: string; color?: string }) {
       if (name !== undefined) rules.requireEnvironmentName(name);
       if (color !== undefined) rules.requireColor(color);
       const { before, after } = await store
@@ -126,12 +121,13 @@ export function openEnvironments<Row extends { id: string }>(deps: EnvironmentsD
       return listed(after);
     },
 
-    async remove(caller, id) {
+    async remove(caller: Caller, id: string) {
       await find(caller, id);
       await deletion.environment(id);
     },
 
-    async rotateKey(caller, id) {
+    /** Gives the compatibility key of the environment a new text, or creates the key. */
+    async rotateKey(caller: Caller, id: string) {
       const { environment, key, before } = await store.write(async (session) => {
         const environment = await hold(session, caller, id);
         const { orgId } = environment;

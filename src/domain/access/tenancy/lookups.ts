@@ -23,6 +23,7 @@ export function openLookups({ store, clock }: { store: Store; clock: Clock }) {
   const homes = ttlCache<Environment>({ ...lease, read: (orgId) => oldestEnvironment(store, orgId) });
 
   return {
+    /** Name and project of an environment; undefined when it is gone. */
     environment: byId.get,
     environmentNamed: (orgId: string, name: string) => byName.get(nameKey(orgId, name)),
     org: orgs.get,
@@ -34,6 +35,7 @@ export function openLookups({ store, clock }: { store: Store; clock: Clock }) {
       byId.forget(id);
       byName.forget(nameKey(orgId, name));
     },
+    /** Drops what this node cached of these environments. */
     forget(environments: readonly Pick<Environment, "id" | "orgId" | "name">[]): void {
       for (const { id, orgId, name } of environments) {
         byId.forget(id);
@@ -41,6 +43,7 @@ export function openLookups({ store, clock }: { store: Store; clock: Clock }) {
         homes.forget(orgId);
       }
     },
+    /** The same for an org. */
     forgetOrg(orgId: string): void {
       orgs.forget(orgId);
       homes.forget(orgId);

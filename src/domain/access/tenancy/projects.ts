@@ -9,20 +9,13 @@ import { environmentsOf, insertProject } from "./rows.ts";
 import * as rules from "./rules.ts";
 
 /** Projects of an org. A project of another org looks like none. */
-export interface Projects {
-  projects(orgId: string): Promise<Project[]>;
-  createProject(orgId: string, input: { name: string; description?: string }): Promise<Project>;
-  updateProject(orgId: string, id: string, change: { name?: string; description?: string }): Promise<Project>;
-  removeProject(orgId: string, id: string): Promise<void>;
-  /** Ids of the environments that go with the project. */
-  environmentsIn(orgId: string, projectId: string): Promise<string[]>;
-}
+export type Projects = ReturnType<typeof openProjects>;
 
 export interface ProjectsDeps extends Basics<"store" | "clock" | "ids"> {
   deletion: Pick<Deletion, "project">;
 }
 
-export function openProjects({ store, clock, ids, deletion }: ProjectsDeps): Projects {
+export function openProjects({ store, clock, ids, deletion }: ProjectsDeps) {
   async function holdProject(session: Session, orgId: string, id: string): Promise<Project> {
     const project = await rows.holdProject(session, id);
     if (project?.orgId !== orgId) throw missing("project", id);
@@ -30,9 +23,9 @@ export function openProjects({ store, clock, ids, deletion }: ProjectsDeps): Pro
   }
 
   return {
-    projects: (orgId) => rows.projectsOf(store, orgId),
+    projects: (orgId: string) => rows.projectsOf(store, orgId),
 
-    async createProject(orgId, { name, description }) {
+    async createProject(orgId: string, { name, description }: { name: string; description?: string }) {
       requireStorable("description", description);
       const at = clock.now();
       const label = rules.readLabel("name", name, projectNameCharsMax);
@@ -48,7 +41,11 @@ export function openProjects({ store, clock, ids, deletion }: ProjectsDeps): Pro
       return project;
     },
 
-    async updateProject(orgId, id, { name, description }) {
+    async updateProject(
+      orgId: string,
+      id: string,
+      { name, description }: { name?: string; description?: string },
+    ) {
       requireStorable("description", description);
       const change = {
         ...(name !== undefined && { name: rules.readLabel("name", name, projectNameCharsMax) }),
@@ -65,11 +62,12 @@ export function openProjects({ store, clock, ids, deletion }: ProjectsDeps): Pro
       });
     },
 
-    async removeProject(orgId, id) {
+    async removeProject(orgId: string, id: string) {
       await deletion.project(id, orgId);
     },
 
-    environmentsIn: async (orgId, projectId) =>
+    /** Ids of the environments that go with the project. */
+    environmentsIn: async (orgId: string, projectId: string) =>
       (await environmentsOf(store, orgId, projectId)).map(({ id }) => id),
   };
 }

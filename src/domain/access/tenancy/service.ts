@@ -21,51 +21,17 @@ export interface NewEnvironment {
   color?: string;
 }
 
-export interface Tenancy {
-  /**
-   * Like `resolveEnvironment`; without a selector, an org other than the default gets its oldest, or empty.
-   */
-  homeEnvironment(selector: string | undefined, orgId: string): Promise<string>;
-  /** Cached for half a second. */
-  orgExists(orgId: string): Promise<boolean>;
-  /**
-   * Makes the default org, project and environment, unless they exist. Any number of nodes may do this at
-   * once.
-   */
-  createDefaults(): Promise<void>;
-  createEnvironment(wanted: NewEnvironment): Promise<Environment>;
-  /**
-   * The environment that `X-Svc-Environment` or `env` names, for a caller of this org. An empty org is the
-   * platform's, to which no id is foreign. Whether the caller may use the environment is decided elsewhere.
-   */
-  environmentMeant(selector: string, orgId: string): Promise<Environment>;
-  /** Drops what this node cached of these environments. */
-  forget(environments: readonly Pick<Environment, "id" | "orgId" | "name">[]): void;
-  /** The same for an org. */
-  forgetOrg(orgId: string): void;
-  /** Name and project of an environment; undefined when it is gone. */
-  findEnvironment(environmentId: string): Promise<Environment | undefined>;
-  /**
-   * Locks the org against deletion until the transaction ends; `not_found` when it is gone. Everything that
-   * creates rows under an org, or changes rights in it, begins so. Deletions lock the org before its
-   * environments; a transaction that locks both must keep that order, or the two wait for each other.
-   */
-  shareOrg(session: Session, orgId: string): Promise<void>;
-  /** The same for an environment. */
-  shareEnvironment(session: Session, environmentId: string): Promise<void>;
-  /** Like `environmentMeant`, limited to environments of the org; `env_default` when nothing is selected. */
-  resolveEnvironment(selector: string | undefined, orgId: string): Promise<string>;
-}
+export type Tenancy = ReturnType<typeof tenancy>;
 
 /** Each unknown name is logged once, up to this many names: a log line a request would fill the disk. */
 const fallbackNamesLogged = 1_000;
 
-/** `Tenancy.shareEnvironment`; the lock needs no more than its transaction. */
+/** The same as `Tenancy.shareOrg` for an environment; the lock needs no more than its transaction. */
 export async function shareEnvironment(session: Session, environmentId: string): Promise<void> {
   if (!(await rows.shareEnvironment(session, environmentId))) throw missing("environment", environmentId);
 }
 
-export function tenancy({ store, clock, ids, log, strictEnvironment }: TenancyOptions): Tenancy {
+export function tenancy({ store, clock, ids, log, strictEnvironment }: TenancyOptions) {
   const lookups = openLookups({ store, clock });
   const fallenBack = new Set<string>();
 
@@ -89,7 +55,7 @@ export function tenancy({ store, clock, ids, log, strictEnvironment }: TenancyOp
     return environment;
   };
 
-  const environmentMeant: Tenancy["environmentMeant"] = async (selector, orgId) => {
+  const environmentMeant = async (selector: string, orgId: string): Promise<Environment> => {
     if (rules.isEnvironmentId(selector)) {
       const environment = await lookUp(lookups.environment(selector));
       // Another org's environment looks like none; the default one may be known to all.
@@ -104,7 +70,7 @@ export function tenancy({ store, clock, ids, log, strictEnvironment }: TenancyOp
     return named ?? fallBack(selector);
   };
 
-  const resolveEnvironment: Tenancy["resolveEnvironment"] = async (selector, orgId) => {
+  const resolveEnvironment = async (selector: string | undefined, orgId: string): Promise<string> => {
     const environment = await environmentMeant(selector ?? rules.defaultEnvironmentId, orgId);
     if (environment.orgId === orgId) return environment.id;
     // The fallback is an environment of the default org: callers of other orgs are refused.
@@ -114,28 +80,46 @@ export function tenancy({ store, clock, ids, log, strictEnvironment }: TenancyOp
   };
 
   return {
+    /**
+     * The environment that `X-Svc-Environment` or `env` names, for a caller of this org. An empty org is the
+     * platform's, to which no id is foreign. Whether the caller may use the environment is decided elsewhere.
+     */
     environmentMeant,
     findEnvironment: lookups.environment,
     forget: lookups.forget,
     forgetOrg: lookups.forgetOrg,
-    orgExists: async (orgId) => (await lookups.org(orgId)) !== undefined,
+    /** Cached for half a second. */
+    orgExists: async (orgId: string) => (await lookups.org(orgId)) !== undefined,
 
-    async shareOrg(session, orgId) {
+    /**
+     * Locks the org against deletion until the transaction ends; `not_found` when it is gone. Everything that
+     * creates rows under an org, or changes rights in it, begins so. Deletions lock the org before its
+     * environments; a transaction that locks both must keep that order, or the two wait for each other.
+     */
+    async shareOrg(session: Session, orgId: string) {
       if (!(await shareOrg(session, orgId))) throw missing("org", orgId);
     },
 
     shareEnvironment,
 
-    async homeEnvironment(selector, orgId) {
+    /**
+     * Like `resolveEnvironment`; without a selector, an org other than the default gets its oldest, or empty.
+     */
+    async homeEnvironment(selector: string | undefined, orgId: string): Promise<string> {
       if (selector !== undefined || orgId === rules.defaultOrgId) return resolveEnvironment(selector, orgId);
       return (await lookups.home(orgId))?.id ?? "";
     },
 
+    /** Like `environmentMeant`, limited to environments of the org; `env_default` when nothing is selected. */
     resolveEnvironment,
 
+    /**
+     * Makes the default org, project and environment, unless they exist. Any number of nodes may do this at
+     * once.
+     */
     createDefaults: () => createDefaults({ store, clock }),
 
-    async createEnvironment({ orgId, name, projectId, color = rules.environmentColorDefault }) {
+    async createEnvironment({ orgId, name, projectId, color }: NewEnvironment): Promise<Environment> {
       rules.requireEnvironmentName(name);
       const at = clock.now();
       const environment: Environment = {
@@ -143,7 +127,7 @@ export function tenancy({ store, clock, ids, log, strictEnvironment }: TenancyOp
         orgId,
         projectId: projectId ?? (orgId === rules.defaultOrgId ? rules.defaultProjectId : null),
         name,
-        color,
+        color: color ?? rules.environmentColorDefault,
         createdAt: at,
         updatedAt: at,
       };

@@ -21,48 +21,15 @@ export interface UserChange {
   roles?: readonly string[];
 }
 
+type UserDraft = Omit<NewUser, "id" | "passwordHash" | "at"> & { password: string };
+
 /** What a login needs of an account whose row it has locked. */
 export interface LoggedIn {
   orgId: string;
   tokensAfter: Instant;
 }
 
-export interface Users {
-  /** Whether there is any user at all. */
-  any(): Promise<boolean>;
-  /** The row of a user to be inserted. Hashing takes a tenth of a second: never do it inside a write. */
-  prepare(user: {
-    orgId: string;
-    email: string;
-    name: string;
-    password: string;
-    roles: readonly CarriedRole[];
-  }): Promise<NewUser>;
-  /** False when the email is taken. */
-  insert(session: Session, user: NewUser): Promise<boolean>;
-  remove(session: Session, id: string): Promise<void>;
-  list(orgId: string): Promise<UserRow[]>;
-  /** `not_found` for another org's. */
-  get(orgId: string, id: string): Promise<UserRow>;
-  create(
-    orgId: string,
-    input: { email: string; password: string; name: string; roles: readonly string[] },
-  ): Promise<UserRow>;
-  update(orgId: string, id: string, change: UserChange): Promise<UserRow>;
-  delete(caller: Caller, id: string): Promise<void>;
-  /** Changes the caller's own password, given the current one, and ends every session of the user. */
-  changePassword(caller: Caller, id: string, current: string, next: string): Promise<void>;
-  find(id: string): Promise<UserRow | undefined>;
-  findByEmail(email: string): Promise<{ id: string; passwordHash: string } | undefined>;
-  /** Locks the user's row; undefined when the password has changed since this hash was read. */
-  noteLogin(session: Session, id: string, passwordHash: string): Promise<LoggedIn | undefined>;
-  /** How many users of the org carry the role; the session holds the org. */
-  countWithRole(session: Session, orgId: string, roleId: string): Promise<number>;
-  /** Takes the role from every user who carries it; under the same lock. */
-  revokeRole(session: Session, orgId: string, roleId: string): Promise<void>;
-  /** Writes the new name of a role to its users; under the same lock. */
-  renameRole(session: Session, orgId: string, role: CarriedRole): Promise<void>;
-}
+export type Users = ReturnType<typeof users>;
 
 export interface UsersDeps extends Basics<"store" | "clock" | "ids"> {
   tenancy: Pick<Tenancy, "shareOrg">;
@@ -76,8 +43,25 @@ const soughtMax = 100;
 
 const emailTaken = () => new Fault("already_exists", "a user with this email exists", { field: "email" });
 
+function requireOwn(orgId: string, id: string, user: rows.StoredUser | undefined): rows.StoredUser {
+  if (user?.orgId !== orgId) throw missing("user", id);
+  return user;
+}
+
+const rolesIn = (carried: CarriedRoles) => ({
+  /** How many users of the org carry the role; the session holds the org. */
+  countWithRole: async (session: Session, orgId: string, roleId: string) =>
+    (await carried.withRole(session, orgId, roleId)).length,
+  /** Takes the role from every user who carries it; under the same lock. */
+  revokeRole: (session: Session, orgId: string, roleId: string) =>
+    carried.replace(session, orgId, roleId, []),
+  /** Writes the new name of a role to its users; under the same lock. */
+  renameRole: (session: Session, orgId: string, role: CarriedRole) =>
+    carried.replace(session, orgId, role.id, [role]),
+});
+
 /** Every change locks the org, then the user, until it commits. */
-export function users(deps: UsersDeps): Users {
+export function users(deps: UsersDeps) {
   const { store, clock, ids, tenancy, endSessions } = deps;
   const carried = new CarriedRoles(deps.rolesOf);
   const findUser = gatheredReads({
@@ -85,17 +69,12 @@ export function users(deps: UsersDeps): Users {
     read: (sought) => rows.usersById(store, sought),
   });
 
-  const prepare: Users["prepare"] = async ({ password, ...user }) => ({
+  const prepare = async ({ password, ...user }: UserDraft): Promise<NewUser> => ({
     id: ids.next("usr"),
     ...user,
     passwordHash: await hashPassword(password, user.orgId),
     at: clock.now(),
   });
-
-  function requireOwn(orgId: string, id: string, user: rows.StoredUser | undefined): rows.StoredUser {
-    if (user?.orgId !== orgId) throw missing("user", id);
-    return user;
-  }
 
   async function hold(session: Session, orgId: string, id: string): Promise<rows.StoredUser> {
     await tenancy.shareOrg(session, orgId);
@@ -103,18 +82,24 @@ export function users(deps: UsersDeps): Users {
   }
 
   return {
+    /** Whether there is any user at all. */
     any: () => rows.anyUser(store),
+    /** The row of a user to be inserted. Hashing takes a tenth of a second: never do it inside a write. */
     prepare,
     insert: rows.insertUser,
     remove: rows.deleteUser,
 
-    list: async (orgId) => carried.allWhole(store, orgId, await rows.usersOf(store, orgId)),
+    list: async (orgId: string) => carried.allWhole(store, orgId, await rows.usersOf(store, orgId)),
 
-    async get(orgId, id) {
+    /** `not_found` for another org's. */
+    async get(orgId: string, id: string): Promise<UserRow> {
       return carried.whole(store, requireOwn(orgId, id, await rows.userById(store, id)));
     },
 
-    async create(orgId, input) {
+    async create(
+      orgId: string,
+      input: { email: string; password: string; name: string; roles: readonly string[] },
+    ): Promise<UserRow> {
       const email = rules.readEmail(input.email);
       const name = rules.readUserName(input.name);
       rules.requirePassword("password", input.password);
@@ -132,7 +117,7 @@ export function users(deps: UsersDeps): Users {
       });
     },
 
-    async update(orgId, id, change) {
+    async update(orgId: string, id: string, change: UserChange): Promise<UserRow> {
       const name = change.name === undefined ? undefined : rules.readUserName(change.name);
       const email = change.email === undefined ? undefined : rules.readEmail(change.email);
       try {
@@ -150,7 +135,7 @@ export function users(deps: UsersDeps): Users {
       }
     },
 
-    async delete(caller, id) {
+    async delete(caller: Caller, id: string) {
       if (caller.id === id) throw new Fault("invalid_argument", "users cannot delete themselves");
       await store.write(async (session) => {
         await hold(session, caller.orgId, id);
@@ -159,7 +144,8 @@ export function users(deps: UsersDeps): Users {
       });
     },
 
-    async changePassword(caller, id, current, next) {
+    /** Changes the caller's own password, given the current one, and ends every session of the user. */
+    async changePassword(caller: Caller, id: string, current: string, next: string) {
       if (caller.id !== id) throw insufficientPermissions("users change no password but their own");
       const { orgId } = caller;
       const compared = requireOwn(orgId, id, await rows.userById(store, id)).passwordHash;
@@ -180,15 +166,14 @@ export function users(deps: UsersDeps): Users {
       });
     },
 
-    async find(id) {
+    async find(id: string): Promise<UserRow | undefined> {
       const user = await findUser(id);
       return user && carried.whole(store, user);
     },
-    findByEmail: (email) => rows.userByEmail(store, email),
-    noteLogin: (session, id, passwordHash) => rows.noteLogin(session, { id, passwordHash, at: clock.now() }),
-
-    countWithRole: async (session, orgId, roleId) => (await carried.withRole(session, orgId, roleId)).length,
-    revokeRole: (session, orgId, roleId) => carried.replace(session, orgId, roleId, []),
-    renameRole: (session, orgId, role) => carried.replace(session, orgId, role.id, [role]),
+    findByEmail: (email: string) => rows.userByEmail(store, email),
+    /** Locks the user's row; undefined when the password has changed since this hash was read. */
+    noteLogin: (session: Session, id: string, passwordHash: string) =>
+      rows.noteLogin(session, { id, passwordHash, at: clock.now() }),
+    ...rolesIn(carried),
   };
 }
