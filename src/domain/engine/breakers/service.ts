@@ -23,45 +23,30 @@ export interface Breaker {
   lastFailure: Instant | undefined;
 }
 
-export interface Breakers {
-  list(environmentId: string): Promise<Breaker[]>;
-  /** `key`: base64url of `{functionID}|{endpointURL}`. */
-  reset(environmentId: string, key: string): Promise<Breaker>;
-  /**
-   * `closed`: calls are allowed. `open`: none is. `trial`: one call, by this node alone. Answers from memory,
-   * which is at most a second old.
-   */
-  admits(endpoint: Endpoint): Promise<"closed" | "open" | "trial">;
-  /** The same from memory, without starting a trial. */
-  isOpen(endpoint: Endpoint): boolean;
-  /** Ends a trial that had no job to call with. */
-  untried(endpoint: Endpoint): Promise<void>;
-  failed(endpoint: Endpoint): Promise<void>;
-  /**
-   * Writes only for endpoints with failures. A call that began before the breaker opened is ignored: it says
-   * nothing about the endpoint now.
-   */
-  succeeded(endpoint: Endpoint, begunAt: Instant): Promise<void>;
-  /**
-   * The tick of loop `breakers.look`: reads the failures that other nodes counted; true when a breaker
-   * changed.
-   */
-  lookOnce(): Promise<boolean>;
-  /** Part of the duty `retention`. */
-  forgetOnce(write: Store["write"]): Promise<void>;
-}
+export type Breakers = ReturnType<typeof openBreakers>;
 
 const keyOf = ({ environmentId, functionId, endpointUrl }: Endpoint): string =>
   `${environmentId}\n${functionId}\n${endpointUrl}`;
+const keyOfRow = ({ environment_id, function_id, endpoint_url }: rows.BreakerRow): string =>
+  keyOf({ environmentId: environment_id, functionId: function_id, endpointUrl: endpoint_url });
 const publicKey = (functionId: string, endpointUrl: string): string => `${functionId}|${endpointUrl}`;
 const knownMax = 100_000;
 const trialMs = 60_000;
+
+const shown = (row: rows.BreakerRow): Breaker => ({
+  key: publicKey(row.function_id, row.endpoint_url),
+  functionId: row.function_id,
+  endpoint: row.endpoint_url,
+  state: row.opened_at === null ? "closed" : "open",
+  consecutiveFails: row.fails,
+  lastFailure: row.last_failure_at,
+});
 
 /**
  * Circuit breakers of push endpoints, shared by all nodes: the store has one row for each endpoint with
  * failures.
  */
-export function openBreakers({ store, clock, log }: { store: Store; clock: Clock; log: Log }): Breakers {
+export function openBreakers({ store, clock, log }: { store: Store; clock: Clock; log: Log }) {
   let known = new Map<string, rows.BreakerRow>();
   /** Keys that this node changed since a look began: that look may have read older rows of them. */
   const seenMeanwhile = new Set<string>();
@@ -72,19 +57,11 @@ export function openBreakers({ store, clock, log }: { store: Store; clock: Clock
     else known.delete(key);
   };
 
-  const shown = (row: rows.BreakerRow): Breaker => ({
-    key: publicKey(row.function_id, row.endpoint_url),
-    functionId: row.function_id,
-    endpoint: row.endpoint_url,
-    state: row.opened_at === null ? "closed" : "open",
-    consecutiveFails: row.fails,
-    lastFailure: row.last_failure_at,
-  });
-
   return {
-    list: async (environmentId) => (await rows.breakersOf(store, environmentId)).map(shown),
+    list: async (environmentId: string) => (await rows.breakersOf(store, environmentId)).map(shown),
 
-    async reset(environmentId, key) {
+    /** `key`: base64url of `{functionID}|{endpointURL}`. */
+    async reset(environmentId: string, key: string): Promise<Breaker> {
       const text = readKey(key);
       const bar = text.indexOf("|");
       const [functionId, endpointUrl] = [text.slice(0, bar), text.slice(bar + 1)];
@@ -101,7 +78,11 @@ export function openBreakers({ store, clock, log }: { store: Store; clock: Clock
       };
     },
 
-    async admits(endpoint) {
+    /**
+     * `closed`: calls are allowed. `open`: none is. `trial`: one call, by this node alone. Answers from memory,
+     * which is at most a second old.
+     */
+    async admits(endpoint: Endpoint): Promise<"closed" | "open" | "trial"> {
       const row = known.get(keyOf(endpoint));
       if (!row || row.opened_at === null) return "closed";
       const at = clock.now();
@@ -116,18 +97,20 @@ export function openBreakers({ store, clock, log }: { store: Store; clock: Clock
       return "open";
     },
 
-    isOpen(endpoint) {
+    /** The same from memory, without starting a trial. */
+    isOpen(endpoint: Endpoint): boolean {
       const row = known.get(keyOf(endpoint));
       return row !== undefined && row.opened_at !== null;
     },
 
-    async untried(endpoint) {
+    /** Ends a trial that had no job to call with. */
+    async untried(endpoint: Endpoint) {
       await store.write((session) => rows.dropTrial(session, endpoint));
       const row = known.get(keyOf(endpoint));
       if (row) row.trial_until = null;
     },
 
-    async failed(endpoint) {
+    async failed(endpoint: Endpoint) {
       const at = clock.now();
       const row = await store.write((session) =>
         rows.noteFailure(session, endpoint, { at, most: breakerFailsMax }),
@@ -137,7 +120,11 @@ export function openBreakers({ store, clock, log }: { store: Store; clock: Clock
       learn(keyOf(endpoint), row);
     },
 
-    async succeeded(endpoint, begunAt) {
+    /**
+     * Writes only for endpoints with failures. A call that began before the breaker opened is ignored: it says
+     * nothing about the endpoint now.
+     */
+    async succeeded(endpoint: Endpoint, begunAt: Instant) {
       const key = keyOf(endpoint);
       if (!known.has(key)) return;
       const gone = await store.write((session) => rows.noteSuccess(session, endpoint, begunAt));
@@ -145,19 +132,11 @@ export function openBreakers({ store, clock, log }: { store: Store; clock: Clock
       if (gone > 0) learn(key, undefined);
     },
 
-    async lookOnce() {
+    /** The tick of loop `breakers.look`: reads the failures that other nodes counted; true when a breaker changed. */
+    async lookOnce(): Promise<boolean> {
       seenMeanwhile.clear();
       const list = await rows.allBreakers(store, knownMax);
-      const next = new Map(
-        list.map((row) => [
-          keyOf({
-            environmentId: row.environment_id,
-            functionId: row.function_id,
-            endpointUrl: row.endpoint_url,
-          }),
-          row,
-        ]),
-      );
+      const next = new Map(list.map((row) => [keyOfRow(row), row]));
       for (const key of seenMeanwhile) {
         const row = known.get(key);
         if (row) next.set(key, row);
@@ -170,7 +149,8 @@ export function openBreakers({ store, clock, log }: { store: Store; clock: Clock
       return changed;
     },
 
-    async forgetOnce(write) {
+    /** Part of the duty `retention`. */
+    async forgetOnce(write: Store["write"]) {
       const before = clock.now() - breakerForgottenMs;
       while (
         (await write((session) => rows.forgetBreakers(session, before, purgeSliceMax))) === purgeSliceMax

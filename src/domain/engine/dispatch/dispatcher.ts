@@ -4,46 +4,17 @@ import type { Job } from "../jobs/rules.ts";
 import type { NewRun, QueueHint } from "../runs/run.ts";
 import type { Runs } from "../runs/service.ts";
 import { Claims } from "./claims.ts";
-import { type DispatchFacts, dispatchFacts } from "./facts.ts";
+import { dispatchFacts } from "./facts.ts";
 import type { GiveBack } from "./give-back.ts";
 import { openIdleWorkers } from "./idle-workers.ts";
 import { isUnknownLane } from "./limited-lanes.ts";
 import { HeldPolls } from "./polls.ts";
 import { Pump } from "./pump.ts";
 import { FunctionQueues, type PollRequest } from "./queues.ts";
-import { openReservations, type Reservation } from "./reservations.ts";
+import { openReservations } from "./reservations.ts";
 import type { UnsentJob } from "./unsent.ts";
 
-export interface Dispatcher {
-  /** Resolves with jobs leased to the worker, or with none once the hold has ended. */
-  poll(request: PollRequest): Promise<Job[]>;
-  /**
-   * A lease for a run that the caller is about to create, when a worker has a free slot and no older run is
-   * queued. For a function with a concurrency limit the lease is only a request: the transaction that creates
-   * the run decides under the lane's lock.
-   */
-  reserve(run: Pick<NewRun, "environmentId" | "functionId" | "laneId" | "actorId">): Reservation | undefined;
-  /** Answers the polls that reservations were delivered to. Called once, after the last run of a flush. */
-  answerDelivered(): void;
-  /**
-   * The worker let a lease end: its polls are answered as they are, and it gets no job before its next poll.
-   */
-  distrust(worker: { environmentId: string; workerId: string }): void;
-  /** The environment is gone: its polls are answered, and no run is leased to its workers. */
-  forgetEnvironment(environmentId: string): void;
-  /** Runs were queued or leases of limited functions ended, here or (by hint) on another node. */
-  queued(hints: readonly QueueHint[]): void;
-  /**
-   * The tick of loop `workers.dispatch`: claims for every poll, so that a lost hint delays a run by one tick.
-   */
-  lookOnce(): Promise<void>;
-  /** Answers all polls, and every later one at once. Resolves when no claim and no release is under way. */
-  drain(): Promise<void>;
-  /** How many polls are held. */
-  waiting(): number;
-  /** What only this node knows of its workers and queues, as the capacity endpoints show it. */
-  facts(): DispatchFacts;
-}
+export type Dispatcher = ReturnType<typeof openDispatcher>;
 
 export interface DispatcherDeps extends Basics<"clock" | "ids" | "log"> {
   back: GiveBack;
@@ -58,7 +29,7 @@ export interface DispatcherDeps extends Basics<"clock" | "ids" | "log"> {
 }
 
 /** Matches queued runs with the workers that poll this node. A restart loses nothing: leases are stored. */
-export function openDispatcher(deps: DispatcherDeps): Dispatcher {
+export function openDispatcher(deps: DispatcherDeps) {
   const { runs, clock, ids, log, leaseMs, mayClaim, tracer = noTracer } = deps;
   const { giveBack, underWay } = deps.back;
   let draining = false;
@@ -109,9 +80,16 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
   }
 
   return {
-    poll: (request) => new Promise<Job[]>((resolve) => serve(request, resolve)),
+    /** Resolves with jobs leased to the worker, or with none once the hold has ended. */
+    poll: (request: PollRequest) => new Promise<Job[]>((resolve) => serve(request, resolve)),
 
-    reserve({ environmentId, functionId, laneId, actorId }) {
+    /**
+     * A lease for a run that the caller is about to create, when a worker has a free slot and no older run is
+     * queued. For a function with a concurrency limit the lease is only a request: the transaction that creates
+     * the run decides under the lane's lock.
+     */
+    reserve(run: Pick<NewRun, "environmentId" | "functionId" | "laneId" | "actorId">) {
+      const { environmentId, functionId, laneId, actorId } = run;
       const queue = queues.find(environmentId, functionId);
       if (!queue || draining || !mayClaim()) return undefined;
       const noneQueued =
@@ -119,26 +97,35 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
       return noneQueued ? reservations.reserve(queue, actorId) : undefined;
     },
 
+    /** Answers the polls that reservations were delivered to. Called once, after the last run of a flush. */
     answerDelivered: () => polls.answerDelivered(),
 
-    distrust({ environmentId, workerId }) {
+    /**
+     * The worker let a lease end: its polls are answered as they are, and it gets no job before its next poll.
+     */
+    distrust({ environmentId, workerId }: { environmentId: string; workerId: string }) {
       const isDistrusted = (one: { environmentId: string; workerId: string }) =>
         one.workerId === workerId && one.environmentId === environmentId;
       for (const poll of queues.polls()) if (isDistrusted(poll)) polls.finish(poll, true);
       for (const worker of idleWorkers.all()) if (isDistrusted(worker)) worker.spare = 0;
     },
 
-    forgetEnvironment(environmentId) {
+    /** The environment is gone: its polls are answered, and no run is leased to its workers. */
+    forgetEnvironment(environmentId: string) {
       for (const worker of idleWorkers.all()) if (worker.environmentId === environmentId) worker.spare = 0;
       for (const poll of queues.forgetEnvironment(environmentId)) polls.finish(poll, true);
     },
 
-    queued(hints) {
+    /** Runs were queued or leases of limited functions ended, here or (by hint) on another node. */
+    queued(hints: readonly QueueHint[]) {
       let wanted = false;
       for (const hint of hints) if (queues.noteHint(hint)) wanted = true;
       if (wanted) void pump.run();
     },
 
+    /**
+     * The tick of loop `workers.dispatch`: claims for every poll, so that a lost hint delays a run by one tick.
+     */
     async lookOnce() {
       idleWorkers.tidy(false);
       queues.tidy();
@@ -146,6 +133,7 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
       void pump.run();
     },
 
+    /** Answers all polls, and every later one at once. Resolves when no claim and no release is under way. */
     async drain() {
       draining = true;
       idleWorkers.tidy(true);
@@ -153,7 +141,9 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
       while (pump.running || underWay.size > 0) await Promise.all([pump.running, ...underWay]);
     },
 
+    /** How many polls are held. */
     waiting: () => queues.polls().size,
+    /** What only this node knows of its workers and queues, as the capacity endpoints show it. */
     facts: () => dispatchFacts(queues.all(), idleWorkers),
   };
 }

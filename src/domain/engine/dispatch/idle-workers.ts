@@ -47,29 +47,9 @@ const unfetchedKeptMs = 500;
  */
 const youngMsOf = (leaseMs: number): number => (leaseMs * leaseDoubtShare * 2) / 3;
 
-export interface IdleWorkers {
-  of(worker: { environmentId: string; workerId: string; holder?: string | undefined }): IdleWorker;
-  /** The worker was answered and has `spare` free slots left. */
-  expectBack(worker: IdleWorker, spare: number): void;
-  /**
-   * Jobs kept for a worker that polls: at most `most`, of these functions. Jobs of other functions return to
-   * their queues, because the worker no longer serves them; so do those with leases that are no longer young.
-   */
-  fetch(worker: IdleWorker, polled: { most: number; functionIds: readonly string[] }): Job[];
-  /** Slots that no claim, reservation or kept job holds. */
-  creditOf(worker: IdleWorker): number;
-  /** Whether a run can be leased to the worker although it is not polling. */
-  expects(worker: IdleWorker): boolean;
-  keepFor(worker: IdleWorker, job: Job): void;
-  all(): Iterable<IdleWorker>;
-  /**
-   * Forgets workers that did not come back. With `all`, kept jobs return to their queues at once and nothing
-   * is leased.
-   */
-  tidy(all: boolean): void;
-}
+export type IdleWorkers = ReturnType<typeof openIdleWorkers>;
 
-export function openIdleWorkers(clock: Clock, giveBack: (jobs: readonly Job[]) => void): IdleWorkers {
+export function openIdleWorkers(clock: Clock, giveBack: (jobs: readonly Job[]) => void) {
   const workers = new Map<string, IdleWorker>();
   const returnUnfetched = (worker: IdleWorker) => {
     worker.cancelReturn?.();
@@ -78,7 +58,8 @@ export function openIdleWorkers(clock: Clock, giveBack: (jobs: readonly Job[]) =
   };
   const creditOf = (worker: IdleWorker) => worker.spare - worker.pending - worker.unfetched.length;
   return {
-    of({ environmentId, workerId, holder }) {
+    of(polling: { environmentId: string; workerId: string; holder?: string | undefined }): IdleWorker {
+      const { environmentId, workerId, holder } = polling;
       const key = `${environmentId}\n${workerId}\n${holder}`;
       let worker = workers.get(key);
       if (!worker) {
@@ -103,11 +84,16 @@ export function openIdleWorkers(clock: Clock, giveBack: (jobs: readonly Job[]) =
       }
       return worker;
     },
-    expectBack(worker, spare) {
+    /** The worker was answered and has `spare` free slots left. */
+    expectBack(worker: IdleWorker, spare: number) {
       worker.spare = spare;
       worker.until = clock.now() + comeBackMs;
     },
-    fetch(worker, { most, functionIds }) {
+    /**
+     * Jobs kept for a worker that polls: at most `most`, of these functions. Jobs of other functions return to
+     * their queues, because the worker no longer serves them; so do those with leases that are no longer young.
+     */
+    fetch(worker: IdleWorker, { most, functionIds }: { most: number; functionIds: readonly string[] }) {
       worker.spare = 0;
       if (worker.unfetched.length === 0) return [];
       const since = clock.now() + worker.leaseMs - youngMsOf(worker.leaseMs);
@@ -125,16 +111,22 @@ export function openIdleWorkers(clock: Clock, giveBack: (jobs: readonly Job[]) =
       }
       return jobs;
     },
+    /** Slots that no claim, reservation or kept job holds. */
     creditOf,
     all: () => workers.values(),
-    expects: (worker) => creditOf(worker) > 0 && clock.now() < worker.until,
-    keepFor(worker, job) {
+    /** Whether a run can be leased to the worker although it is not polling. */
+    expects: (worker: IdleWorker) => creditOf(worker) > 0 && clock.now() < worker.until,
+    keepFor(worker: IdleWorker, job: Job) {
       worker.unfetched.push(job);
       worker.cancelReturn ??= clock.after(Math.min(unfetchedKeptMs, youngMsOf(worker.leaseMs)), () =>
         returnUnfetched(worker),
       );
     },
-    tidy(all) {
+    /**
+     * Forgets workers that did not come back. With `all`, kept jobs return to their queues at once and nothing
+     * is leased.
+     */
+    tidy(all: boolean) {
       const now = clock.now();
       for (const [key, worker] of workers) {
         if (all) {

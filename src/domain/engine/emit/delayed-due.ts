@@ -97,11 +97,13 @@ export function openDueEmits(deps: DueDeps) {
   );
 
   return {
+    /** Emits an event that was given up as one that is sent now; `rest` is JSON text. */
     async requeue(data: string, rest: string): Promise<void> {
       const row = { ...(JSON.parse(rest) as Omit<rows.DelayedRow, "data">), data };
       await events.emit([readRow(row).draft], originOf(row));
     },
 
+    /** The tick of loop `events.delayed`; answers in how many milliseconds the next is due. */
     async emitOnce(): Promise<{ againInMs?: number }> {
       if (!deps.knowsTime()) return {};
       return whenDue(clock, {

@@ -23,21 +23,7 @@ export interface WhenInput {
 }
 
 /** Events that are emitted later: until then no reader sees them, and they can be cancelled. */
-export interface DelayedEvents {
-  /** A repeated idempotency key answers the first event that waits under it. */
-  schedule(draft: EventDraft, when: WhenInput, origin: EmitOrigin): Promise<DelayedEvent>;
-  /** By time. */
-  list(
-    environmentId: string,
-    page: PageQuery,
-  ): Promise<{ items: DelayedEvent[]; nextCursor: string | undefined }>;
-  /** `permit` is asked before anything is changed. `failed_precondition` once its time has come. */
-  cancel(environmentId: string, id: string, permit: (event: DelayedEvent) => Promise<void>): Promise<void>;
-  /** Emits an event that was given up as one that is sent now; `rest` is JSON text. */
-  requeue(data: string, rest: string): Promise<void>;
-  /** The tick of loop `events.delayed`; answers in how many milliseconds the next is due. */
-  emitOnce(): Promise<{ againInMs?: number }>;
-}
+export type DelayedEvents = ReturnType<typeof openDelayedEvents>;
 
 export interface DelayedDeps extends DueDeps {
   ids: Pick<Ids, "next">;
@@ -61,7 +47,7 @@ export function dueAt({ delayMs, at }: WhenInput, now: Instant): Instant {
   return Math.max(now, due);
 }
 
-export function openDelayedEvents(deps: DelayedDeps): DelayedEvents {
+export function openDelayedEvents(deps: DelayedDeps) {
   const { store, clock, ids, events } = deps;
   const due = openDueEmits(deps);
   const counts = ttlCache({
@@ -72,7 +58,8 @@ export function openDelayedEvents(deps: DelayedDeps): DelayedEvents {
   });
 
   return {
-    async schedule(draft, when, origin) {
+    /** A repeated idempotency key answers the first event that waits under it. */
+    async schedule(draft: EventDraft, when: WhenInput, origin: EmitOrigin): Promise<DelayedEvent> {
       const { environmentId } = origin;
       const now = clock.now();
       const row = {
@@ -105,7 +92,8 @@ export function openDelayedEvents(deps: DelayedDeps): DelayedEvents {
       }
     },
 
-    async list(environmentId, query) {
+    /** By time. */
+    async list(environmentId: string, query: PageQuery) {
       const size = pageSize(query.limit);
       const { after } = pageStart(query);
       const found = await rows.listDelayed(store, environmentId, { after, limit: size + 1 });
@@ -113,7 +101,8 @@ export function openDelayedEvents(deps: DelayedDeps): DelayedEvents {
       return { items: page.items.map(shown), nextCursor: page.nextCursor };
     },
 
-    async cancel(environmentId, id, permit) {
+    /** `permit` is asked before anything is changed. `failed_precondition` once its time has come. */
+    async cancel(environmentId: string, id: string, permit: (event: DelayedEvent) => Promise<void>) {
       const row = await rows.findDelayed(store, environmentId, id);
       if (!row) throw missing("delayed event", id);
       await permit(shown(row));

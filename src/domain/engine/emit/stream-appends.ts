@@ -35,37 +35,13 @@ type Units = readonly (readonly ReservedEvent[])[];
 /** How heads are looked up: from memory where known, read again, or read under the locks of their rows. */
 export type HeadsRead = "known" | "current" | "held";
 
-/** The streams that one flush appends to. */
-export interface AppendedStreams {
-  /** Another node appends to one of them too: a look without locks would be outdated again. */
-  readonly isContended: boolean;
-  /** Must come before each `decide`. `held` takes the session of the flush's own transaction. */
-  load(reader: Pick<Session, "all" | "seams">, how: HeadsRead): Promise<void>;
-  /**
-   * Decides whose keys are whose, and gives each append its version, in order of arrival. A whole unit is
-   * refused when one of its streams is not where it expects. Later units build on what earlier ones reached.
-   */
-  decide(units: Units, used: UsedKeys): EmitClaims;
-  /** How far the decided appends move each stream. */
-  moves(): StreamMove[];
-  /** The flush is committed: its versions are remembered, and what became of its appends is counted. */
-  committed(claims: EmitClaims): void;
-  /** The flush found a stream elsewhere. */
-  wereStale(): void;
-}
-
-/** The heads of streams as this node knows them. */
-export interface StreamHeads {
-  /** Undefined for units that append to no stream. */
-  of(units: readonly EmitUnit[]): AppendedStreams | undefined;
-}
-
 export interface StreamHeadsDeps {
   clock: Pick<Clock, "elapsed">;
   watch: Pick<Watch, "metrics">;
 }
 
-export function openStreamHeads({ clock, watch }: StreamHeadsDeps): StreamHeads {
+/** The heads of streams as this node knows them. */
+export function openStreamHeads({ clock, watch }: StreamHeadsDeps) {
   const appends = watch.metrics.counter({
     name: "svc_stream_appends_total",
     help: "Events appended to streams of entities, and calls refused because a stream had another version.",
@@ -77,7 +53,8 @@ export function openStreamHeads({ clock, watch }: StreamHeadsDeps): StreamHeads 
   };
   const remembered = sizedCache<Remembered>({ entriesMax: rememberedMax, charsMax: rememberedCharsMax });
   return {
-    of(units) {
+    /** Undefined for units that append to no stream. */
+    of(units: readonly EmitUnit[]): AppendedStreams | undefined {
       const names = new Map<string, { environmentId: string; entityId: string }>();
       for (const { origin, drafts } of units)
         for (const { entity } of drafts) {
@@ -85,7 +62,7 @@ export function openStreamHeads({ clock, watch }: StreamHeadsDeps): StreamHeads 
           const place = { environmentId: origin.environmentId, entityId: entity.id };
           names.set(nameOfStream(place), place);
         }
-      return names.size === 0 ? undefined : new FlushStreams(names, { remembered, clock, outcomes });
+      return names.size === 0 ? undefined : new AppendedStreams(names, { remembered, clock, outcomes });
     },
   };
 }
@@ -96,7 +73,8 @@ interface HeadMemory extends Pick<StreamHeadsDeps, "clock"> {
   outcomes: { committed: Counter; conflict: Counter };
 }
 
-class FlushStreams implements AppendedStreams {
+/** The streams that one flush appends to. */
+export class AppendedStreams {
   readonly #names: ReadonlyMap<string, { environmentId: string; entityId: string }>;
   readonly #remembered: SizedCache<Remembered>;
   readonly #clock: Pick<Clock, "elapsed">;
@@ -116,6 +94,7 @@ class FlushStreams implements AppendedStreams {
     this.#outcomes = outcomes;
   }
 
+  /** Another node appends to one of them too: a look without locks would be outdated again. */
   get isContended(): boolean {
     const now = this.#clock.elapsed();
     for (const name of this.#names.keys())
@@ -123,6 +102,7 @@ class FlushStreams implements AppendedStreams {
     return false;
   }
 
+  /** Must come before each `decide`. `held` takes the session of the flush's own transaction. */
   async load(reader: Pick<Session, "all" | "seams">, how: HeadsRead): Promise<void> {
     this.#heads = new Map();
     const unknown: { environmentId: string; entityId: string }[] = [];
@@ -140,6 +120,10 @@ class FlushStreams implements AppendedStreams {
       });
   }
 
+  /**
+   * Decides whose keys are whose, and gives each append its version, in order of arrival. A unit is refused
+   * whole when one of its streams is not where it expects. Later units are decided by what earlier ones reached.
+   */
   decide(units: Units, used: UsedKeys): EmitClaims {
     this.#reached = new Map();
     return claimKeys(units, used, (events) => this.#append(events));
@@ -163,6 +147,7 @@ class FlushStreams implements AppendedStreams {
     return undefined;
   }
 
+  /** How far the decided appends move each stream. */
   moves(): StreamMove[] {
     return Array.from(this.#reached, ([name, { type, version }]) => {
       const base = this.#heads.get(name)?.version ?? 0;
@@ -170,6 +155,7 @@ class FlushStreams implements AppendedStreams {
     });
   }
 
+  /** The flush is committed: its versions are remembered, and what became of its appends is counted. */
   committed({ written, refused }: EmitClaims): void {
     let appended = 0;
     for (const { entity } of written) if (entity !== null) appended++;
@@ -183,6 +169,7 @@ class FlushStreams implements AppendedStreams {
     }
   }
 
+  /** The flush found a stream elsewhere. */
   wereStale(): void {
     const contendedUntil = this.#clock.elapsed() + contendedMs;
     for (const name of this.#reached.keys())

@@ -134,19 +134,7 @@ export interface TriggeringDeps {
   definitions: Pick<DefinitionsCache, "of" | "known">;
 }
 
-export interface Triggering {
-  /**
-   * Evaluates the triggers of these events and submits the unit with the verdicts. It computes in bursts, and
-   * one emit of an environment after the other. Rejects with `resource_exhausted`, naming the costliest
-   * function, when the triggers exceed the cost limit; nothing is written then.
-   */
-  through<Unit extends Judgeable, Result>(
-    unit: Unit,
-    submit: (unit: Unit) => Promise<Result>,
-  ): Promise<Result>;
-}
-
-export function openTriggering({ clock, definitions }: TriggeringDeps): Triggering {
+export function openTriggering({ clock, definitions }: TriggeringDeps) {
   const judging = new Map<string, { last: Promise<void>; waiting: number }>();
 
   /** Evaluates the triggers of a unit; undefined when it took no pause. */
@@ -251,7 +239,12 @@ export function openTriggering({ clock, definitions }: TriggeringDeps): Triggeri
   }
 
   return {
-    through(unit, submit) {
+    /**
+     * Evaluates the triggers of these events and submits the unit with the verdicts. It computes in bursts, and
+     * one emit of an environment after the other. Rejects with `resource_exhausted`, naming the costliest
+     * function, when the triggers exceed the cost limit; nothing is written then.
+     */
+    through<Unit extends Judgeable, Result>(unit: Unit, submit: (unit: Unit) => Promise<Result>) {
       const orAgain = (error: unknown) => {
         if (error !== unjudged) throw error;
         return again(unit, submit);

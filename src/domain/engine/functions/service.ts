@@ -30,54 +30,7 @@ export interface HeldTarget {
   status: FunctionStatus | undefined;
 }
 
-export interface Functions {
-  /**
-   * Creates or updates; only a changed definition (metadata included) gets a new version. A paused function
-   * stays paused, an archived one becomes active again.
-   */
-  register(
-    environmentId: string,
-    input: RegisterInput,
-    actorId: string,
-  ): Promise<{ record: FunctionRecord; created: boolean; notices: string[] }>;
-  /** By id, else by slug. */
-  get(environmentId: string, idOrSlug: string): Promise<FunctionRecord>;
-  list(environmentId: string, input: ListFunctionsInput): Promise<FunctionsPage>;
-  setStatus(
-    environmentId: string,
-    id: string,
-    status: FunctionStatus,
-    actorId: string,
-  ): Promise<FunctionRecord>;
-  /**
-   * Runs `also` in a transaction that holds the function and, where its status changes, the environment's
-   * head. Events up to the head's position were matched with the old status, later events with the new one.
-   */
-  withFunction<T>(
-    target: HeldTarget,
-    also: (session: Session, record: FunctionRecord) => Promise<T>,
-  ): Promise<T>;
-  /**
-   * Queued runs are cancelled with cause `function_deleted`; begun ones finish on the definition they are
-   * pinned to.
-   */
-  delete(environmentId: string, id: string, actorId: string): Promise<void>;
-  /** Newest first; also of a function that is deleted. */
-  history(
-    environmentId: string,
-    id: string,
-    page: { before?: number; limit?: number },
-  ): Promise<{ entries: FunctionChange[]; hasMore: boolean }>;
-  /** One entry of the history. */
-  at(environmentId: string, id: string, entityVersion: number): Promise<FunctionChange>;
-  /** Registers the definition of an earlier change as the next version. */
-  rollback(
-    environmentId: string,
-    id: string,
-    target: RollbackTarget,
-    actorId: string,
-  ): Promise<FunctionRecord>;
-}
+export type Functions = ReturnType<typeof openFunctions>;
 
 export interface FunctionsDeps extends RegisterDeps, RollbackDeps {
   cancelQueued: (
@@ -90,7 +43,7 @@ export interface FunctionsDeps extends RegisterDeps, RollbackDeps {
   onDelete?: (session: Session, target: { environmentId: string; functionId: string }) => Promise<void>;
 }
 
-export function openFunctions(deps: FunctionsDeps): Functions {
+export function openFunctions(deps: FunctionsDeps) {
   const { store, clock, cancelQueued, cancelled, announce } = deps;
 
   async function holding<T>(
@@ -115,9 +68,15 @@ export function openFunctions(deps: FunctionsDeps): Functions {
   }
 
   return {
-    register: (environmentId, input, actorId) => registerFunction(deps, environmentId, input, actorId),
+    /**
+     * Creates or updates; only a changed definition (metadata included) gets a new version. A paused function
+     * stays paused, an archived one becomes active again.
+     */
+    register: (environmentId: string, input: RegisterInput, actorId: string) =>
+      registerFunction(deps, environmentId, input, actorId),
 
-    async get(environmentId, idOrSlug) {
+    /** By id, else by slug. */
+    async get(environmentId: string, idOrSlug: string): Promise<FunctionRecord> {
       const record =
         (await rows.getFunction(store, environmentId, idOrSlug)) ??
         (await rows.getBySlug(store, environmentId, idOrSlug));
@@ -125,7 +84,7 @@ export function openFunctions(deps: FunctionsDeps): Functions {
       return record;
     },
 
-    async list(environmentId, input) {
+    async list(environmentId: string, input: ListFunctionsInput): Promise<FunctionsPage> {
       const filter = readFilter(environmentId, input);
       const start = pageStart(input);
       const { items, ...page } = await countedPage(
@@ -137,12 +96,23 @@ export function openFunctions(deps: FunctionsDeps): Functions {
       return { functions: items, ...page };
     },
 
-    setStatus: async (environmentId, id, status, actorId) =>
+    setStatus: async (environmentId: string, id: string, status: FunctionStatus, actorId: string) =>
       (await holding({ environmentId, id, actorId, status }, async () => undefined)).record,
 
-    withFunction: async (target, also) => (await holding(target, also)).result,
+    /**
+     * Runs `also` in a transaction that holds the function. Where its status changes, the transaction holds the head of
+     * the environment too. Events up to the head's position were matched with the old status, later events with the new one.
+     */
+    withFunction: async <T>(
+      target: HeldTarget,
+      also: (session: Session, record: FunctionRecord) => Promise<T>,
+    ) => (await holding(target, also)).result,
 
-    async delete(environmentId, id, actorId) {
+    /**
+     * Queued runs are cancelled with cause `function_deleted`; begun ones finish on the definition they are
+     * pinned to.
+     */
+    async delete(environmentId: string, id: string, actorId: string) {
       const target = { environmentId, functionId: id, cause: "function_deleted" };
       const { record, runIds } = await store.write(async (session) => {
         const before = await holdFunction(session, environmentId, id);
@@ -160,7 +130,8 @@ export function openFunctions(deps: FunctionsDeps): Functions {
       announce?.({ change: "deleted", record, at: clock.now() });
     },
 
-    async history(environmentId, id, { before, limit }) {
+    /** Newest first; also of a function that is deleted. */
+    async history(environmentId: string, id: string, { before, limit }: { before?: number; limit?: number }) {
       const most = pageSize(limit);
       const found = await changesOf(store, environmentId, id, { before, limit: most + 1 });
       if (found.length === 0 && before === undefined && !(await rows.getFunction(store, environmentId, id)))
@@ -168,13 +139,15 @@ export function openFunctions(deps: FunctionsDeps): Functions {
       return { entries: found.slice(0, most), hasMore: found.length > most };
     },
 
-    async at(environmentId, id, entityVersion) {
+    /** One entry of the history. */
+    async at(environmentId: string, id: string, entityVersion: number): Promise<FunctionChange> {
       const change = await changeAt(store, environmentId, id, entityVersion);
       if (!change) throw missing("function version", `${id}/${entityVersion}`);
       return change;
     },
 
-    rollback: (environmentId, id, target, actorId) =>
+    /** Registers the definition of an earlier change as the next version. */
+    rollback: (environmentId: string, id: string, target: RollbackTarget, actorId: string) =>
       rollbackFunction(deps, environmentId, id, target, actorId),
   };
 }

@@ -21,19 +21,13 @@ export function requireTriggerEvent(field: string, event: string): void {
  * Finds values by the patterns that match an event's name; costs only the patterns with the name's first
  * segments.
  */
-export interface PatternIndex<Value> {
-  add(pattern: string, value: Value): void;
-  /** In the order in which they were added. */
-  of(eventName: string): Value[];
-  isEmpty(): boolean;
-}
-
-export function openPatternIndex<Value>(): PatternIndex<Value> {
+export function openPatternIndex<Value>() {
   const trie = openTrie<{ at: number; value: Value }>();
   let count = 0;
   return {
-    add: (pattern, value) => trie.add(pattern.split("."), { at: count++, value }),
-    of: (eventName) =>
+    add: (pattern: string, value: Value) => trie.add(pattern.split("."), { at: count++, value }),
+    /** In the order in which they were added. */
+    of: (eventName: string) =>
       trie
         .match(eventName.split("."))
         .sort((a, b) => a.at - b.at)

@@ -42,26 +42,7 @@ export interface Room {
 }
 
 /** What environments may use. Every use stands in one ledger, the row of its environment. */
-export interface Quotas {
-  /** Those that have a limit. */
-  usesOf(environmentId: string): Promise<QuotaUse[]>;
-  /** The same for a caller. Another org's environment looks like none. */
-  show(caller: Caller, environmentId: string): Promise<QuotaUse[]>;
-  /** The platform sets its limits, others those of the environment's own, which may only be lower. */
-  set(caller: Caller, environmentId: string, change: QuotaChange): Promise<QuotaUse[]>;
-  /** The ledger after its runs were counted; undefined without quotas. */
-  recounted(environmentId: string): Promise<Ledger | undefined>;
-  /**
-   * Takes room before runs begin; an environment for each of them. A node that dies afterwards leaves them
-   * counted for their minute.
-   */
-  take(environmentIds: readonly string[]): Promise<Room>;
-  /** A run that was over goes on: it counts, and is not refused. */
-  noteRevived(session: Session, environmentId: string): Promise<void>;
-  readonly forgetBytes: ForgetBytes;
-  /** Throws where there is no room for bytes of what is no event, as this node knows it for some time. */
-  readonly requireRoom: RequireRoom;
-}
+export type Quotas = ReturnType<typeof openQuotas>;
 
 /**
  * `growth` answers by how much what is stored would truly grow, where `bytes` are too many: a repeat adds
@@ -126,7 +107,23 @@ async function openLedger(
   await store.write((session) => rows.awaitWriters(session, environmentId));
 }
 
-export function openQuotas(deps: QuotasDeps): Quotas {
+async function usesOf({ store, clock }: QuotasDeps, environmentId: string): Promise<QuotaUse[]> {
+  const row = await rows.readQuotas(store, environmentId);
+  if (!row) return [];
+  const active =
+    row.concurrent_runs === null ? 0 : await rows.countActive(store, environmentId, quotaConcurrentRunsMax);
+  const used = usedOf({ ...row, active_runs: active }, clock.now());
+  const platform = JSON.parse(row.platform) as QuotaLimits;
+  const own = JSON.parse(row.own) as QuotaLimits;
+  return quotaNames.flatMap((quota) => {
+    const limit = row[quota];
+    return limit === null
+      ? []
+      : { quota, limit, used: used[quota], platform: platform[quota], own: own[quota] };
+  });
+}
+
+export function openQuotas(deps: QuotasDeps) {
   const { store, clock, raiseDefinitions } = deps;
   const { requireRoom, forget } = openRoom({ store, clock });
   /** Runs that end are not noted: they are counted when the ledger says that there are too many. */
@@ -151,37 +148,24 @@ export function openQuotas(deps: QuotasDeps): Quotas {
       return { left: taken, againAt: againAt(row, now) };
     });
 
-  async function usesOf(environmentId: string): Promise<QuotaUse[]> {
-    const row = await rows.readQuotas(store, environmentId);
-    if (!row) return [];
-    const active =
-      row.concurrent_runs === null ? 0 : await rows.countActive(store, environmentId, quotaConcurrentRunsMax);
-    const used = usedOf({ ...row, active_runs: active }, clock.now());
-    const platform = JSON.parse(row.platform) as QuotaLimits;
-    const own = JSON.parse(row.own) as QuotaLimits;
-    return quotaNames.flatMap((quota) => {
-      const limit = row[quota];
-      return limit === null
-        ? []
-        : { quota, limit, used: used[quota], platform: platform[quota], own: own[quota] };
-    });
-  }
-
-  async function requireShown(caller: Caller, environmentId: string): Promise<void> {
+  async function requireShown({ kind, orgId }: Caller, environmentId: string): Promise<void> {
     const found = await rows.orgOf(store, environmentId);
     if (!found || !(operates(caller) || found.org_id === caller.orgId))
       throw missing("environment", environmentId);
   }
 
   return {
-    usesOf,
+    /** Those that have a limit. */
+    usesOf: (environmentId: string) => usesOf(deps, environmentId),
 
-    async show(caller, environmentId) {
+    /** The same for a caller. Another org's environment looks like none. */
+    async show(caller: Caller, environmentId: string): Promise<QuotaUse[]> {
       await requireShown(caller, environmentId);
-      return usesOf(environmentId);
+      return usesOf(deps, environmentId);
     },
 
-    async set(caller, environmentId, change) {
+    /** The platform sets its limits, others those of the environment's own, which may only be lower. */
+    async set(caller: Caller, environmentId: string, change: QuotaChange): Promise<QuotaUse[]> {
       await requireShown(caller, environmentId);
       await openLedger(deps, environmentId, change);
       await store.write(async (session) => {
@@ -211,20 +195,28 @@ export function openQuotas(deps: QuotasDeps): Quotas {
         await rows.putLimits(session, environmentId, { ...limits, lower }, first);
       });
       forget(environmentId);
-      return usesOf(environmentId);
+      return usesOf(deps, environmentId);
     },
 
+    /** Throws where there is no room for bytes of what is no event, as this node knows it for some time. */
     requireRoom,
-    recounted: (environmentId) => store.write((session) => recount(session, environmentId)),
-    async noteRevived(session, environmentId) {
+    /** The ledger after its runs were counted; undefined without quotas. */
+    recounted: (environmentId: string): Promise<Ledger | undefined> =>
+      store.write((session) => recount(session, environmentId)),
+    /** A run that was over goes on: it counts, and is not refused. */
+    async noteRevived(session: Session, environmentId: string) {
       await rows.addActive(session, environmentId);
     },
 
-    async forgetBytes(session, environmentId, which, left = 0) {
+    async forgetBytes(session: Session, environmentId: string, which: Sql, left = 0) {
       await rows.forgetBytes(session, environmentId, { which, left });
     },
 
-    async take(environmentIds) {
+    /**
+     * Takes room before runs begin; an environment for each of them. A node that dies afterwards leaves them counted for
+     * their minute.
+     */
+    async take(environmentIds: readonly string[]): Promise<Room> {
       const wanted = Map.groupBy(environmentIds, (id) => id);
       const limited = wanted.size === 0 ? [] : await rows.limitedAmong(store, [...wanted.keys()]);
       const taken = new Map<string, { left: number; againAt: Instant }>();

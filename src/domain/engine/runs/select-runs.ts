@@ -28,29 +28,23 @@ interface SelectedRow {
 }
 
 /** Selects runs as `runs.list` does, newest first. */
-export interface SelectRuns {
-  /** Throws what is wrong with the filter. */
-  filter(environmentId: string, input: ListRunsInput): RunFilter;
-  /** Also for an attribute of another type. */
-  checked(environmentId: string, input: ListRunsInput): Promise<RunFilter>;
-  page(filter: RunFilter, page: { after: Cursor | undefined; limit: number }): Promise<SelectedRun[]>;
-  /** By status; no more than `most` are counted. */
-  count(filter: RunFilter, most: number): Promise<Map<RunStatus, number>>;
-}
+export type SelectRuns = ReturnType<typeof openSelectRuns>;
 
 export const openSelectRuns = (
   store: Pick<StoreReader, "all">,
   names: Pick<AttributeNames, "requireTypes">,
-): SelectRuns => ({
+) => ({
+  /** Throws what is wrong with the filter. */
   filter: toFilter,
 
-  async checked(environmentId, input) {
+  /** Also for an attribute of another type. */
+  async checked(environmentId: string, input: ListRunsInput): Promise<RunFilter> {
     const filter = toFilter(environmentId, input);
     if (filter.attributes) await names.requireTypes(environmentId, filter.attributes);
     return filter;
   },
 
-  async page(filter, { after, limit }) {
+  async page(filter: RunFilter, { after, limit }: { after: Cursor | undefined; limit: number }) {
     const { from, where, order } = await sourceOf(store, filter, after);
     const rows =
       await store.all<SelectedRow>(sql`SELECT r.id, r.function_id, r.event_name, r.status, r.created_at, e.state
@@ -61,7 +55,8 @@ export const openSelectRuns = (
     }));
   },
 
-  async count(filter, most) {
+  /** By status; no more than `most` are counted. */
+  async count(filter: RunFilter, most: number): Promise<Map<RunStatus, number>> {
     const { from, where } = await sourceOf(store, filter, undefined);
     const rows = await store.all<{ status: string; state: ExecutionState | null; count: number }>(
       sql`SELECT status, state, count(*) AS count FROM (

@@ -6,13 +6,6 @@ import { spanIdOf, traceIn } from "../../../kit/trace-context.ts";
 import type { Store } from "../../../store/store.ts";
 import { spanRunsMax, spanStepsMax, spansWaitingMax } from "./limits.ts";
 
-export interface RunSpans {
-  /** Called after the commit that ended the runs. */
-  ended(runIds: readonly string[]): void;
-  /** Resolves once the spans of what has ended are made. */
-  drain(): Promise<void>;
-}
-
 interface TracedRun {
   id: string;
   environment_id: string;
@@ -38,7 +31,7 @@ interface TracedStep {
  * Spans of runs and their steps, made from what is stored once the run is over: its parts ran at any node,
  * and no node's memory holds days of waiting. A node that dies after the commit leaves the run without spans.
  */
-export function openRunSpans({ store, tracer, log }: { store: Store; tracer: Tracer; log: Log }): RunSpans {
+export function openRunSpans({ store, tracer, log }: { store: Store; tracer: Tracer; log: Log }) {
   if (!tracer.on) return { ended() {}, drain: async () => {} };
   const waiting = new Set<string>();
   let looking: Promise<void> | undefined;
@@ -101,10 +94,12 @@ export function openRunSpans({ store, tracer, log }: { store: Store; tracer: Tra
   }
 
   return {
-    ended(runIds) {
+    /** Called after the commit that ended the runs. */
+    ended(runIds: readonly string[]) {
       for (const id of runIds) if (waiting.size < spansWaitingMax) waiting.add(id);
       if (!looking && waiting.size > 0) looking = lookAll();
     },
+    /** Resolves once the spans of what has ended are made. */
     async drain() {
       await looking;
     },

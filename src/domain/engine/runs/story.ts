@@ -1,7 +1,7 @@
 import { missing } from "../../../kit/fault.ts";
 import { sql } from "../../../kit/sql.ts";
 import type { Store } from "../../../store/store.ts";
-import { type AttemptNote, attemptsOf, type FailedTry, type PastAttempt, triesOf } from "./attempts.ts";
+import { type AttemptNote, attemptsOf, triesOf } from "./attempts.ts";
 import { readRunLogs, type WrittenLines } from "./logs/read-logs.ts";
 import { getRun } from "./rows.ts";
 
@@ -24,19 +24,16 @@ async function notesOf(
 }
 
 /** What a run tells of itself. */
-export interface RunStory {
-  attempts(environmentId: string, runId: string): Promise<PastAttempt[]>;
-  /** Tries of its steps that failed, by the step's id. */
-  tries(environmentId: string, runId: string): Promise<Map<string, FailedTry[]>>;
-  /** What its handler wrote, behind the cursor `after`. */
-  logs(environmentId: string, runId: string, after?: string): Promise<WrittenLines>;
-}
+export type RunStory = ReturnType<typeof openStory>;
 
-export const openStory = (store: Store): RunStory => ({
-  attempts: async (environmentId, runId) =>
+export const openStory = (store: Store) => ({
+  attempts: async (environmentId: string, runId: string) =>
     attemptsOf(await notesOf(store, { environmentId, runId, of: "attempts" })),
-  tries: async (environmentId, runId) => triesOf(await notesOf(store, { environmentId, runId, of: "tries" })),
-  async logs(environmentId, runId, after) {
+  /** Tries of its steps that failed, by the step's id. */
+  tries: async (environmentId: string, runId: string) =>
+    triesOf(await notesOf(store, { environmentId, runId, of: "tries" })),
+  /** What its handler wrote, behind the cursor `after`. */
+  async logs(environmentId: string, runId: string, after?: string): Promise<WrittenLines> {
     const logs = await readRunLogs(store, environmentId, { runId, after });
     if (logs.lines.length === 0 && !(await getRun(store, environmentId, runId))) throw missing("run", runId);
     return logs;

@@ -18,15 +18,7 @@ export interface ShownSchedule {
   error: string | undefined;
 }
 
-export interface Schedules {
-  /** Of one function, or of all. */
-  list(environmentId: string, functionId?: string): Promise<ShownSchedule[]>;
-  /**
-   * The tick of loop `schedules.tick`, duty `cron`: stores changed triggers, then fires the slots that are
-   * due.
-   */
-  tickOnce(write: LeaderWrite): Promise<{ againInMs?: number }>;
-}
+export type Schedules = ReturnType<typeof openSchedules>;
 
 export interface SchedulesDeps extends ScheduleSyncDeps {
   clock: Pick<Clock, "now" | "elapsed">;
@@ -81,7 +73,7 @@ const openSlotTraces =
 /** Its function was deleted since the schedules were read, and the schedule with it. */
 const isGone = (error: unknown): boolean => error instanceof Fault && error.kind === "not_found";
 
-export function openSchedules(deps: SchedulesDeps): Schedules {
+export function openSchedules(deps: SchedulesDeps) {
   const { store, clock, log, events, self, onFrame } = deps;
   const inOwnTrace = openSlotTraces(deps);
   const syncChanged = openScheduleSync(deps);
@@ -183,14 +175,16 @@ export function openSchedules(deps: SchedulesDeps): Schedules {
   }
 
   return {
-    async list(environmentId, functionId) {
+    /** Of one function, or of all. */
+    async list(environmentId: string, functionId?: string): Promise<ShownSchedule[]> {
       const found = await (functionId === undefined
         ? rows.schedulesOf(store, environmentId)
         : rows.schedulesOfFunction(store, environmentId, functionId));
       return found.map(shownOf);
     },
 
-    async tickOnce(write) {
+    /** The tick of loop `schedules.tick`, duty `cron`: stores changed triggers, then fires the slots that are due. */
+    async tickOnce(write: LeaderWrite): Promise<{ againInMs?: number }> {
       await syncChanged(write);
       const fired = await fireDue(write);
       if (fired !== "all") return { againInMs: fired === "some" ? againMsMin : 0 };

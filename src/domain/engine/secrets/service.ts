@@ -14,37 +14,13 @@ const secretBytesMax = 64 * 1024;
 
 export type { SecretRow } from "./rows.ts";
 
-export interface Secrets {
-  list(environmentId: string): Promise<SecretRow[]>;
-  /** As it is, or what was known of it at an earlier value. */
-  get(environmentId: string, name: string, revision?: number): Promise<SecretRow>;
-  /** Functions that declare it, by id. */
-  usersOf(environmentId: string, name: string): Promise<FunctionRecord[]>;
-  create(
-    environmentId: string,
-    input: { name: string; value: string; description?: string },
-  ): Promise<SecretRow>;
-  /** Sets another value, as the next revision. */
-  put(
-    environmentId: string,
-    name: string,
-    input: { value: string; description?: string },
-  ): Promise<SecretRow>;
-  /** Sets another name or description and keeps the value. */
-  patch(
-    environmentId: string,
-    name: string,
-    input: { name?: string; description?: string },
-  ): Promise<SecretRow>;
-  remove(environmentId: string, name: string): Promise<void>;
-  /**
-   * Values for assignments, of the names that exist; a cached second old. Throws when one of them cannot be
-   * unsealed.
-   */
-  valuesOf(environmentId: string, names: readonly string[]): Promise<Record<string, string>>;
-  /** Seals all values again, in the transaction that rotates the master key. */
-  reseal(session: Session, again: (place: string, sealed: string) => string): Promise<void>;
+export interface SecretInput {
+  name: string;
+  value: string;
+  description?: string;
 }
+
+export type Secrets = ReturnType<typeof openSecrets>;
 
 /** What is announced of a change: never the value. */
 export interface SecretFrame {
@@ -66,7 +42,7 @@ export interface SecretsDeps extends Basics<"store" | "clock" | "ids"> {
   announce?: (frame: SecretFrame) => void;
 }
 
-export function openSecrets(deps: SecretsDeps): Secrets {
+export function openSecrets(deps: SecretsDeps) {
   const { store, clock, ids, keyring, values, shareEnvironment, announce } = deps;
 
   const announceChange = (change: SecretFrame["change"], environmentId: string, name: string) =>
@@ -94,7 +70,7 @@ export function openSecrets(deps: SecretsDeps): Secrets {
   return {
     ...secretReads(deps),
 
-    async create(environmentId, { name, value, description }) {
+    async create(environmentId: string, { name, value, description }: SecretInput): Promise<SecretRow> {
       requireStorable("description", description);
       requireName(name);
       requireValue(value);
@@ -110,7 +86,8 @@ export function openSecrets(deps: SecretsDeps): Secrets {
       return created;
     },
 
-    async put(environmentId, name, { value, description }) {
+    /** Sets another value, as the next revision. */
+    async put(environmentId: string, name: string, { value, description }: Omit<SecretInput, "name">) {
       requireStorable("description", description);
       requireValue(value);
       const updated = await write(environmentId, async (session, seal) => {
@@ -131,7 +108,12 @@ export function openSecrets(deps: SecretsDeps): Secrets {
       return updated;
     },
 
-    async patch(environmentId, name, { name: wanted, description }) {
+    /** Sets another name or description and keeps the value. */
+    async patch(
+      environmentId: string,
+      name: string,
+      { name: wanted, description }: { name?: string; description?: string },
+    ) {
       requireStorable("description", description);
       if (wanted !== undefined) requireName(wanted);
       const row = await store
@@ -155,7 +137,7 @@ export function openSecrets(deps: SecretsDeps): Secrets {
       return shown;
     },
 
-    async remove(environmentId, name) {
+    async remove(environmentId: string, name: string) {
       await store.write(async (session) => {
         await rows.dropRevisions(session, await hold(session, environmentId, name));
         await rows.deleteSecret(session, environmentId, name);
@@ -164,29 +146,34 @@ export function openSecrets(deps: SecretsDeps): Secrets {
       announceChange("deleted", environmentId, name);
     },
 
+    /**
+     * Values for assignments, of the names that exist; a cached second old. Throws when one of them cannot be
+     * unsealed.
+     */
     valuesOf: values.of,
 
-    async reseal(session, again) {
-      for (const { id, environmentId, sealed } of await rows.everySecret(session))
-        await rows.resealSecret(session, {
-          id,
-          environmentId,
-          sealed: again(sealScopeOf(environmentId, id), sealed),
-        });
-    },
+    reseal,
   };
 }
 
+/** Seals all values again, in the transaction that rotates the master key. */
+async function reseal(session: Session, again: (place: string, sealed: string) => string) {
+  for (const { id, environmentId, sealed } of await rows.everySecret(session))
+    await rows.resealSecret(session, {
+      id,
+      environmentId,
+      sealed: again(sealScopeOf(environmentId, id), sealed),
+    });
+}
+
 /** What is shown of secrets, which never are their values. */
-const secretReads = ({
-  store,
-  definitions,
-}: Pick<SecretsDeps, "store" | "definitions">): Pick<Secrets, "list" | "get" | "usersOf"> => ({
-  async list(environmentId) {
+const secretReads = ({ store, definitions }: Pick<SecretsDeps, "store" | "definitions">) => ({
+  async list(environmentId: string): Promise<SecretRow[]> {
     return (await rows.secretsOf(store, environmentId)).map(({ sealed: _, ...shown }) => shown);
   },
 
-  async get(environmentId, name, revision) {
+  /** As it is, or what was known of it at an earlier value. */
+  async get(environmentId: string, name: string, revision?: number): Promise<SecretRow> {
     const row = await rows.secretByName(store, environmentId, name);
     if (!row) throw missing("secret", name);
     const { sealed: _, ...shown } = row;
@@ -196,7 +183,8 @@ const secretReads = ({
     return past;
   },
 
-  async usersOf(environmentId, name) {
+  /** Functions that declare it, by id. */
+  async usersOf(environmentId: string, name: string): Promise<FunctionRecord[]> {
     if (!(await rows.secretByName(store, environmentId, name))) throw missing("secret", name);
     const { functions } = await definitions.current(environmentId);
     return [...functions.values()]

@@ -7,12 +7,6 @@ import type { QueueHint } from "../wakes/due.ts";
 import * as rows from "./children-rows.ts";
 import type { ResolvedRuns } from "./invokes.ts";
 
-/** Runs that steps start: each is started once, and its end brings its parent on. */
-export interface Children {
-  /** The tick of loop `runs.children`: starts children, tells parents of ends. */
-  moveOnce(): Promise<void>;
-}
-
 export interface ChildrenDeps extends Basics<"store" | "clock" | "log"> {
   /**
    * Logs an event for the function and starts its run; a repeated key answers the first. Faults say why it
@@ -52,7 +46,8 @@ const isRefusal = (error: unknown): error is Fault =>
     error.kind,
   );
 
-export function openChildren(deps: ChildrenDeps): Children {
+/** Runs that steps start: each is started once, and its end brings its parent on. */
+export function openChildren(deps: ChildrenDeps) {
   const { store, clock, log, onQueued, onFailed, onEnded } = deps;
 
   const onResolved = (moved: ResolvedRuns) => {
@@ -132,6 +127,7 @@ export function openChildren(deps: ChildrenDeps): Children {
   const ends = work(resolveSome, () => rows.childEndEnvironments(store));
 
   return {
+    /** The tick of loop `runs.children`: starts children, tells parents of ends. */
     async moveOnce() {
       await roundRobin([starts, ends], { clock, limit: childrenSliceMax });
     },

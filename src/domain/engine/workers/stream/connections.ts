@@ -23,30 +23,7 @@ export interface CancelledRun {
   reason: string;
 }
 
-export interface WorkerStreams {
-  /**
-   * One worker's stream, from `register` to its end. It ends when `signal` aborts; a Fault as the reason is
-   * sent to the worker.
-   */
-  connect(
-    environmentId: string,
-    messages: AsyncIterable<StreamMessage>,
-    signal: AbortSignal,
-    { written, rights }: Pick<StreamDeps, "written" | "rights">,
-  ): AsyncGenerator<StreamAnswer>;
-  /** Sends the cancellation to the worker, if its stream ends on this node. */
-  cancelled(run: CancelledRun): void;
-  /** The worker renewed leases over REST. */
-  renewed(worker: WorkerRecord, jobIds: readonly string[]): void;
-  /** The environment is gone: the streams of its workers end. */
-  forgetEnvironment(environmentId: string): void;
-  /** The tick of loop `workers.streams`: missing acks, leases that ended, missing heartbeats. */
-  lookOnce(): Promise<void>;
-  /** Tells every worker that this server stops. */
-  shutdown(reason: string): void;
-  /** Resolves once the rows of workers whose streams have ended are deleted. */
-  settled(): Promise<void>;
-}
+export type WorkerStreams = ReturnType<typeof openWorkerStreams>;
 
 /** What one stream has of its own. */
 type OwnDeps = Pick<StreamDeps, "written" | "rights" | "terms">;
@@ -67,8 +44,32 @@ export interface WorkerStreamsDeps extends Omit<StreamDeps, "written" | "terms">
 
 const nameOf = ({ environmentId, id }: WorkerRecord) => ({ environmentId, workerId: id });
 
-export function openWorkerStreams(deps: WorkerStreamsDeps): WorkerStreams {
-  const { clock, log, leaseMs, drainMs } = deps;
+/** The first message, which must be `register` and arrive within `streamRegisterMs`. */
+async function registration(
+  { clock }: Pick<StreamDeps, "clock">,
+  sent: AsyncIterator<StreamMessage>,
+  signal: AbortSignal,
+): Promise<Register> {
+  let cancel = () => {};
+  const late = new Promise<never>((_, reject) => {
+    cancel = clock.after(streamRegisterMs, () =>
+      reject(new Fault("deadline_exceeded", `no register within ${streamRegisterMs} ms`)),
+    );
+    const left = () => reject(signal.reason);
+    if (signal.aborted) left();
+    else signal.addEventListener("abort", left, { once: true });
+  });
+  try {
+    const first = await Promise.race([sent.next(), late]);
+    if (first.done || !first.value.register) throw invalid("register", "must be the first message");
+    return first.value.register;
+  } finally {
+    cancel();
+  }
+}
+
+export function openWorkerStreams(deps: WorkerStreamsDeps) {
+  const { log, leaseMs, drainMs } = deps;
   const streams = new Map<string, WorkerStream>();
   const forgetting = new Set<Promise<void>>();
   let going: string | undefined;
@@ -106,31 +107,20 @@ export function openWorkerStreams(deps: WorkerStreamsDeps): WorkerStreams {
     }
   }
 
-  /** The first message, which must be `register` and arrive within `streamRegisterMs`. */
-  async function registration(sent: AsyncIterator<StreamMessage>, signal: AbortSignal): Promise<Register> {
-    let cancel = () => {};
-    const late = new Promise<never>((_, reject) => {
-      cancel = clock.after(streamRegisterMs, () =>
-        reject(new Fault("deadline_exceeded", `no register within ${streamRegisterMs} ms`)),
-      );
-      const left = () => reject(signal.reason);
-      if (signal.aborted) left();
-      else signal.addEventListener("abort", left, { once: true });
-    });
-    try {
-      const first = await Promise.race([sent.next(), late]);
-      if (first.done || !first.value.register) throw invalid("register", "must be the first message");
-      return first.value.register;
-    } finally {
-      cancel();
-    }
-  }
-
   return {
-    async *connect(environmentId, messages, signal, { written, rights }) {
+    /**
+     * One worker's stream, from `register` to its end. It ends when `signal` aborts; a Fault as the reason is
+     * sent to the worker.
+     */
+    async *connect(
+      environmentId: string,
+      messages: AsyncIterable<StreamMessage>,
+      signal: AbortSignal,
+      { written, rights }: Pick<StreamDeps, "written" | "rights">,
+    ): AsyncGenerator<StreamAnswer> {
       if (going !== undefined) throw new Fault("unavailable", going);
       const sent = messages[Symbol.asyncIterator]();
-      const register = await registration(sent, signal);
+      const register = await registration(deps, sent, signal);
       const worker = await deps.register(environmentId, register);
       await requireServing(rights, worker, deps.definitions);
       const terms = leaseTermsOf(register, leaseMs);
@@ -161,29 +151,35 @@ export function openWorkerStreams(deps: WorkerStreamsDeps): WorkerStreams {
       }
     },
 
-    cancelled({ environmentId, workerId, runId, executionSeq, reason }) {
+    /** Sends the cancellation to the worker, if its stream ends on this node. */
+    cancelled({ environmentId, workerId, runId, executionSeq, reason }: CancelledRun) {
       streams.get(`${environmentId}\n${workerId}`)?.cancel(runId, executionSeq, reason);
     },
 
-    renewed(worker, jobIds) {
+    /** The worker renewed leases over REST. */
+    renewed(worker: WorkerRecord, jobIds: readonly string[]) {
       streams.get(keyOf(worker))?.renewed(jobIds);
     },
 
-    forgetEnvironment(environmentId) {
+    /** The environment is gone: the streams of its workers end. */
+    forgetEnvironment(environmentId: string) {
       for (const stream of [...streams.values()])
         if (stream.worker.environmentId === environmentId)
           stream.close(missing("environment", environmentId));
     },
 
+    /** The tick of loop `workers.streams`: missing acks, leases that ended, missing heartbeats. */
     async lookOnce() {
       for (const stream of [...streams.values()]) stream.look();
     },
 
-    shutdown(reason) {
+    /** Tells every worker that this server stops. */
+    shutdown(reason: string) {
       going = reason;
       for (const stream of [...streams.values()]) stream.shutdown(reason, drainMs);
     },
 
+    /** Resolves once the rows of workers whose streams have ended are deleted. */
     settled: async () => void (await Promise.all(forgetting)),
   };
 }
