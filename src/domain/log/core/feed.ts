@@ -17,30 +17,13 @@ export interface Following {
   position(): number;
 }
 
-export interface Feeds<Event = LoggedEvent> {
-  /**
-   * Follows the log from the first event after position `after`, or from its end. Resolves when the reader
-   * has caught up; later events arrive as they are committed, on whichever node. Rejects when `after` is
-   * above the head or below the retention floor.
-   */
-  follow(environmentId: string, reader: FeedReader<Event>, after?: number): Promise<Following>;
-  /** Whether a commit in this environment has readers, here or perhaps on another node. */
-  wanted(environmentId: string): boolean;
-  /** Passes on a commit of this node: one environment's events up to `head`, in order, if anyone reads. */
-  committed(environmentId: string, head: number, events: () => readonly Event[]): void;
-  /**
-   * The tick of loop `log.feeds`: compares every feed with the store's head, for commits whose hint was lost.
-   */
-  compareOnce(): Promise<void>;
-  /** Environments followed at this node. */
-  size(): number;
-}
+export type Feeds<Event extends LogEntry = LoggedEvent> = ReturnType<typeof openFeeds<Event>>;
 
 /**
  * One feed for each environment that has readers here: any number of readers share its reads and its
  * position.
  */
-export function openFeeds<Event extends LogEntry>(deps: FeedsDeps<Event>): Feeds<Event> {
+export function openFeeds<Event extends LogEntry>(deps: FeedsDeps<Event>) {
   const { reads, publishHint, hasOthers, hasReadersElsewhere } = deps;
   const feeds: OpenFeeds<Event> = new Map();
   const opening = new Map<string, Promise<EnvironmentFeed<Event>>>();
@@ -63,7 +46,12 @@ export function openFeeds<Event extends LogEntry>(deps: FeedsDeps<Event>): Feeds
   };
 
   return {
-    async follow(environmentId, reader, after) {
+    /**
+     * Follows the log from the first event after position `after`, or from its end. Resolves when the reader
+     * has caught up; later events arrive as they are committed, on whichever node. Rejects when `after` is
+     * above the head or below the retention floor.
+     */
+    async follow(environmentId: string, reader: FeedReader<Event>, after?: number): Promise<Following> {
       let feed = await feedOf(environmentId);
       // The last reader may have left and closed the feed in this very turn: a reader that joined it would
       // get nothing.
@@ -73,9 +61,11 @@ export function openFeeds<Event extends LogEntry>(deps: FeedsDeps<Event>): Feeds
       return { stop: () => feed.leave(reader), position: () => feed.position };
     },
 
-    wanted: (environmentId) => feeds.has(environmentId) || hasOthers(),
+    /** Whether a commit in this environment has readers, here or perhaps on another node. */
+    wanted: (environmentId: string) => feeds.has(environmentId) || hasOthers(),
 
-    committed(environmentId, head, events) {
+    /** Passes a commit of this node on: the events of one environment up to `head`, in order, made only where somebody reads them. */
+    committed(environmentId: string, head: number, events: () => readonly Event[]) {
       const feed = feeds.get(environmentId);
       const isTold = hasOthers();
       const isReadElsewhere = isTold && hasReadersElsewhere(environmentId);
@@ -86,6 +76,9 @@ export function openFeeds<Event extends LogEntry>(deps: FeedsDeps<Event>): Feeds
       publishHint({ environmentId, head, ...(isCarried && { events: made }) });
     },
 
+    /**
+     * The tick of loop `log.feeds`: compares every feed with the store's head, for commits whose hint was lost.
+     */
     async compareOnce() {
       const ids = [...feeds.keys()];
       for (let from = 0; from < ids.length; from += feedSliceMax) {
@@ -99,6 +92,7 @@ export function openFeeds<Event extends LogEntry>(deps: FeedsDeps<Event>): Feeds
       }
     },
 
+    /** Environments followed at this node. */
     size: () => feeds.size,
   };
 }

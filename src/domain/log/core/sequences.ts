@@ -18,22 +18,7 @@ interface KnownLog {
   position: number;
 }
 
-export interface LogSequences {
-  /** What a write of this position is answered; without a promise once the epoch is known. */
-  sequenceAt(environmentId: string, position: number): string | undefined | Promise<string | undefined>;
-  /** `failed_precondition` unless the log has this epoch. Without a promise once it is known to have it. */
-  requireEpoch(environmentId: string, epoch: number): void | Promise<void>;
-  /** Whether the store has the position, as far as is known without asking. */
-  has(environmentId: string, place: { epoch: number; position: number }): boolean;
-  /** Resolves once the store's log or this node's feed has the position; `unavailable` after the time. */
-  reached(
-    environmentId: string,
-    place: { epoch: number; position: number },
-    options: { ofFeed: boolean; timeoutMs: number; signal: AbortSignal },
-  ): Promise<void>;
-  /** Answers all waits as they are. */
-  drain(): void;
-}
+export type LogSequences = ReturnType<typeof openLogSequences>;
 
 export interface LogSequencesDeps<Event extends LogEntry> {
   log: LogName;
@@ -44,7 +29,7 @@ export interface LogSequencesDeps<Event extends LogEntry> {
 }
 
 /** The positions of one kind of log, for those who write and for those who read after them. */
-export function openLogSequences<Event extends LogEntry>(deps: LogSequencesDeps<Event>): LogSequences {
+export function openLogSequences<Event extends LogEntry>(deps: LogSequencesDeps<Event>) {
   const { log, clock, heads, feeds } = deps;
   /** What ends each wait. */
   const waiting = new Set<() => void>();
@@ -107,7 +92,8 @@ export function openLogSequences<Event extends LogEntry>(deps: LogSequencesDeps<
   }
 
   return {
-    sequenceAt(environmentId, position) {
+    /** What a write of this position is answered; without a promise once the epoch is known. */
+    sequenceAt(environmentId: string, position: number): string | undefined | Promise<string | undefined> {
       const known = logs.peek(environmentId);
       if (known) return textAt(known, position);
       return logs.get(environmentId).then(
@@ -115,14 +101,21 @@ export function openLogSequences<Event extends LogEntry>(deps: LogSequencesDeps<
         () => undefined,
       );
     },
-    requireEpoch(environmentId, epoch) {
+    /** `failed_precondition` unless the log has this epoch. Without a promise once it is known to have it. */
+    requireEpoch(environmentId: string, epoch: number): void | Promise<void> {
       return logs.peek(environmentId)?.epoch === epoch ? undefined : epochRead(environmentId, epoch);
     },
-    has(environmentId, { epoch, position }) {
+    /** Whether the store has the position, as far as is known without asking. */
+    has(environmentId: string, { epoch, position }: { epoch: number; position: number }): boolean {
       const known = logs.peek(environmentId);
       return known !== undefined && known.epoch === epoch && known.position >= position;
     },
-    async reached(environmentId, { epoch, position }, { ofFeed, ...options }) {
+    /** Resolves once the store's log has the position, or this node's feed of it; `unavailable` after the time. */
+    async reached(
+      environmentId: string,
+      { epoch, position }: { epoch: number; position: number },
+      { ofFeed, ...options }: { ofFeed: boolean; timeoutMs: number; signal: AbortSignal },
+    ) {
       logs.forget(environmentId);
       const found = requireSame(await logs.get(environmentId), environmentId, epoch);
       if (found.position >= position && !ofFeed) return;
@@ -133,6 +126,7 @@ export function openLogSequences<Event extends LogEntry>(deps: LogSequencesDeps<
         leave();
       }
     },
+    /** Answers all waits as they are. */
     drain() {
       isDraining = true;
       for (const wake of waiting) wake();

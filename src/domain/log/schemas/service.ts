@@ -7,8 +7,8 @@ import { compileInSteps, SchemaError } from "../../../kit/json-schema/json-schem
 import { pageSize } from "../../../kit/page.ts";
 import { requirePayload, storedJson } from "../../../kit/payload-json.ts";
 import type { Basics, Session } from "../../../store/store.ts";
-import { type UpcastChain, type Upcasted, upcastChain } from "./chain.ts";
-import { checkEnforcement, type Enforcement } from "./enforcement.ts";
+import { type UpcastChain, upcastChain } from "./chain.ts";
+import { checkEnforcement } from "./enforcement.ts";
 import {
   schemasBytesMax,
   schemasMax,
@@ -18,7 +18,7 @@ import {
   upcastPageCharsMax,
   upcastPageItemsMax,
 } from "./limits.ts";
-import type { SchemaHead, SchemaRow } from "./rows.ts";
+import type { SchemaRow } from "./rows.ts";
 import * as rows from "./rows.ts";
 import { type RegisterSchemaInput, requireRegistrable, requireVersion, type SchemaMode } from "./rules.ts";
 import { upcastOf } from "./upcast.ts";
@@ -27,6 +27,19 @@ export type { Upcasted, UpcastStep } from "./chain.ts";
 export type { Enforcement, SchemaCheck } from "./enforcement.ts";
 export type { EventSchemas, GovernedEvent, SchemaMark, SchemaVerdict } from "./governed.ts";
 export type { SchemaHead, SchemaRow } from "./rows.ts";
+
+export interface ListSchemasInput {
+  eventName: string | undefined;
+  limit: number | undefined;
+  offset: number;
+}
+
+export interface TestUpcastInput {
+  eventName: string;
+  fromVersion: number;
+  toVersion: number;
+  data: unknown;
+}
 
 /** The part of a stored event that is brought up. */
 export interface StoredData {
@@ -37,42 +50,7 @@ export interface StoredData {
 }
 
 /** Schemas of events, by name and version. A name with any version is governed: see `governed.ts`. */
-export interface Schemas {
-  /**
-   * The text of a version never changes: the same again changes nothing, another is `already_exists`. Emits
-   * that are decided after the commit obey it, at every node.
-   */
-  register(
-    environmentId: string,
-    input: RegisterSchemaInput,
-  ): Promise<{ schema: SchemaRow; created: boolean }>;
-  /** Version 0 is the latest. */
-  get(environmentId: string, eventName: string, version: number): Promise<SchemaRow>;
-  list(
-    environmentId: string,
-    input: { eventName: string | undefined; limit: number | undefined; offset: number },
-  ): Promise<{ schemas: SchemaHead[]; totalCount: number }>;
-  remove(environmentId: string, eventName: string, version: number): Promise<void>;
-  /** Brings data up from one version to another, 0 for the latest, and stores nothing. */
-  testUpcast(
-    environmentId: string,
-    input: { eventName: string; fromVersion: number; toVersion: number; data: unknown },
-  ): Promise<Upcasted>;
-  /**
-   * Older events brought up to this version, where their name has it. Events that cannot be brought up, and
-   * those beyond `upcastPageCharsMax` and `upcastPageItemsMax` of a page, stay as they were emitted.
-   */
-  broughtUp<Event extends StoredData>(
-    environmentId: string,
-    events: readonly Event[],
-    version: number,
-  ): Promise<Event[]>;
-  check(
-    environmentId: string,
-    input: { eventName: string | undefined; trafficWindowHours: number },
-  ): Promise<Enforcement>;
-  setMode(environmentId: string, mode: SchemaMode): Promise<SchemaMode>;
-}
+export type Schemas = ReturnType<typeof openSchemas>;
 
 /** The part that brings stored events up for those who read them. */
 export type Upcasts = Pick<Schemas, "broughtUp">;
@@ -92,14 +70,18 @@ export interface SchemasDeps extends Basics<"store" | "clock"> {
   announce: (change: SchemaChange) => void;
 }
 
-export function openSchemas(deps: SchemasDeps): Schemas {
+export function openSchemas(deps: SchemasDeps) {
   const { store, clock, shareEnvironment, raiseDefinitions, announce } = deps;
 
   const chain = (environmentId: string, found: readonly SchemaRow[]): UpcastChain =>
     upcastChain(found, { clock, environmentId });
 
   return {
-    async register(environmentId, input) {
+    /**
+     * The text of a version never changes: the same again changes nothing, another is `already_exists`. Emits that
+     * are decided after the commit obey it, at every node.
+     */
+    async register(environmentId: string, input: RegisterSchemaInput) {
       const wanted = { ...input, version: input.version === 0 ? 1 : input.version };
       requireRegistrable(wanted);
       await requireSchema(deps, environmentId, wanted.schemaJson);
@@ -129,14 +111,15 @@ export function openSchemas(deps: SchemasDeps): Schemas {
       return registered;
     },
 
-    async get(environmentId, eventName, version) {
+    /** Version 0 is the latest. */
+    async get(environmentId: string, eventName: string, version: number): Promise<SchemaRow> {
       if (version !== 0) requireVersion("version", version);
       const found = await rows.schemaAt(store, environmentId, eventName, version);
       if (!found) throw missingSchema(eventName, version);
       return found;
     },
 
-    async list(environmentId, { eventName, limit, offset }) {
+    async list(environmentId: string, { eventName, limit, offset }: ListSchemasInput) {
       const [schemas, totalCount] = await Promise.all([
         rows.listSchemas(store, environmentId, { eventName, limit: pageSize(limit), offset }),
         rows.countSchemas(store, environmentId, eventName),
@@ -144,7 +127,7 @@ export function openSchemas(deps: SchemasDeps): Schemas {
       return { schemas, totalCount };
     },
 
-    async remove(environmentId, eventName, version) {
+    async remove(environmentId: string, eventName: string, version: number) {
       requireVersion("version", version);
       await store.write(async (session) => {
         if ((await rows.deleteSchema(session, environmentId, eventName, version)) === 0)
@@ -154,7 +137,8 @@ export function openSchemas(deps: SchemasDeps): Schemas {
       announce({ environmentId, eventName, version, change: "deleted" });
     },
 
-    async testUpcast(environmentId, { eventName, fromVersion, toVersion, data }) {
+    /** Brings data up from one version to another, 0 for the latest, and stores nothing. */
+    async testUpcast(environmentId: string, { eventName, fromVersion, toVersion, data }: TestUpcastInput) {
       requireVersion("fromVersion", fromVersion);
       requirePayload("data", data);
       const versions = chain(environmentId, await rows.schemasOfNames(store, environmentId, [eventName]));
@@ -164,7 +148,11 @@ export function openSchemas(deps: SchemasDeps): Schemas {
       return versions.apply(data, fromVersion, to);
     },
 
-    async broughtUp(environmentId, events, version) {
+    /**
+     * Older events brought up to this version, where their name has it. An event that cannot be brought up stays as it was
+     * emitted. The events beyond `upcastPageCharsMax` and `upcastPageItemsMax` of a page stay so, too.
+     */
+    async broughtUp<Row extends StoredData>(environmentId: string, events: readonly Row[], version: number) {
       requireVersion("schemaVersion", version);
       const names = [...new Set(events.map(({ name }) => name))];
       const found = names.length === 0 ? [] : await rows.schemasOfNames(store, environmentId, names);
@@ -183,14 +171,15 @@ export function openSchemas(deps: SchemasDeps): Schemas {
       return brought;
     },
 
-    check(environmentId, { eventName, trafficWindowHours }) {
+    check(environmentId: string, asked: { eventName: string | undefined; trafficWindowHours: number }) {
+      const { eventName, trafficWindowHours } = asked;
       const hours = trafficWindowHours === 0 ? trafficHoursDefault : trafficWindowHours;
       if (hours < 1 || hours > trafficHoursMax)
         throw invalid("traffic_window_hours", `must be from 1 to ${trafficHoursMax}`);
       return checkEnforcement(deps, environmentId, { eventName, hours });
     },
 
-    async setMode(environmentId, mode) {
+    async setMode(environmentId: string, mode: SchemaMode): Promise<SchemaMode> {
       await store.write(async (session) => {
         if ((await rows.setMode(session, environmentId, mode, clock.now())) === 0)
           throw missing("environment", environmentId);

@@ -17,7 +17,6 @@ import {
   type StreamInfo,
   type StreamList,
   type StreamPage,
-  type StreamReads,
   type StreamReadsDeps,
   streamNotFound,
 } from "./stream-reads.ts";
@@ -39,36 +38,7 @@ export interface StreamFrame {
 }
 
 /** Entities as streams of versioned events. */
-export interface Streams extends StreamReads {
-  /**
-   * Commits the events in order, all or none of them. `aborted` with `version conflict` when a stream is not
-   * where it is expected, `invalid_argument` for another type than the stream's, `failed_precondition` for a
-   * deleted one; faults of `Events.emit` besides.
-   */
-  append(drafts: readonly EventDraft[], origin: EmitOrigin): Promise<Emitted[]>;
-  /**
-   * Stores the state of an entity at a version; a second one of a version replaces the first. Answers its id.
-   * `invalid_argument` above the head and for another type than the stream's.
-   */
-  createSnapshot(
-    environmentId: string,
-    snapshot: { entityId: string; entityType: string; entityVersion: number; state: string },
-  ): Promise<string>;
-  /** Deletes the stream for good; a second time answers the first. */
-  delete(
-    environmentId: string,
-    entityId: string,
-    options: { purge: boolean },
-  ): Promise<{ version: number; deletedAt: Instant }>;
-  /** Overwrites the payload of one event; `not_found` when the stream has no such event. */
-  redact(
-    environmentId: string,
-    entityId: string,
-    eventId: string,
-  ): Promise<{ entityVersion: number; redactedAt: Instant }>;
-  /** The tick of loop `streams.purge`: overwrites the payloads of streams that were deleted with them. */
-  purgeOnce(write: LeaderWrite): Promise<void>;
-}
+export type Streams = ReturnType<typeof openStreams>;
 
 export interface StreamsDeps extends Basics<"clock" | "ids">, StreamReadsDeps {
   events: Pick<Events, "emit">;
@@ -93,15 +63,28 @@ async function lockStream(
   return stream;
 }
 
-export function openStreams(deps: StreamsDeps): Streams {
+export function openStreams(deps: StreamsDeps) {
   const { store, clock, ids, events, shareEnvironment, forgetBytes, onFrame } = deps;
 
   return {
     ...openStreamReads(deps),
 
-    append: (drafts, origin) => events.emit(drafts, origin),
+    /**
+     * Commits the events in order, all or none of them. `aborted` with `version conflict` when a stream is not
+     * where it is expected, `invalid_argument` for another type than the stream's, `failed_precondition` for a
+     * deleted one; faults of `Events.emit` besides.
+     */
+    append: (drafts: readonly EventDraft[], origin: EmitOrigin) => events.emit(drafts, origin),
 
-    async createSnapshot(environmentId, { entityId, entityType, entityVersion, state }) {
+    /**
+     * Stores the state of an entity at a version; a second one of a version replaces the first. Answers its id.
+     * `invalid_argument` above the head and for another type than the stream's.
+     */
+    async createSnapshot(
+      environmentId: string,
+      input: { entityId: string; entityType: string; entityVersion: number; state: string },
+    ): Promise<string> {
+      const { entityId, entityType, entityVersion, state } = input;
       const id = ids.next("snap");
       const at = clock.now();
       await store.write(async (session) => {
@@ -123,7 +106,8 @@ export function openStreams(deps: StreamsDeps): Streams {
       return id;
     },
 
-    async delete(environmentId, entityId, { purge }) {
+    /** Deletes the stream for good; a second time answers the first. */
+    async delete(environmentId: string, entityId: string, { purge }: { purge: boolean }) {
       const now = clock.now();
       const row = await store.write(async (session) => {
         const stream = await lockStream(session, environmentId, entityId);
@@ -139,7 +123,8 @@ export function openStreams(deps: StreamsDeps): Streams {
       return { version: row.version, deletedAt: row.deleted_at ?? now };
     },
 
-    async redact(environmentId, entityId, eventId) {
+    /** Overwrites the payload of one event; `not_found` when the stream has no such event. */
+    async redact(environmentId: string, entityId: string, eventId: string) {
       const now = clock.now();
       const redacted = await store.write(async (session) => {
         await lockStream(session, environmentId, entityId);
@@ -156,7 +141,8 @@ export function openStreams(deps: StreamsDeps): Streams {
       return { entityVersion: redacted.entity_version, redactedAt: redacted.redacted_at };
     },
 
-    purgeOnce: (write) => purgeDeleted(deps, write),
+    /** The tick of loop `streams.purge`: overwrites the payloads of streams that were deleted with them. */
+    purgeOnce: (write: LeaderWrite) => purgeDeleted(deps, write),
   };
 }
 

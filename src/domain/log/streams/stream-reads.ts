@@ -4,7 +4,7 @@ import { Fault, invalid } from "../../../kit/fault.ts";
 import { pageSize, readNameCursor, writeNameCursor } from "../../../kit/page.ts";
 import { ReadAheadSize } from "../../../kit/read-ahead-size.ts";
 import { sizedCache } from "../../../kit/sized-cache.ts";
-import type { Basics } from "../../../store/store.ts";
+import type { Basics, Store } from "../../../store/store.ts";
 import type { EventRun } from "../../engine/runs/event-runs.ts";
 import type { Runs } from "../../engine/runs/service.ts";
 import * as rows from "./rows.ts";
@@ -19,6 +19,15 @@ import {
 
 export type StreamInfo = rows.StreamRow;
 export type StreamEvent = rows.StreamEventRow;
+
+export interface StreamsQuery {
+  entityType?: string;
+  search?: string;
+  includeDeleted: boolean;
+  limit: number | undefined;
+  offset: number;
+  cursor?: string;
+}
 
 export interface StreamList {
   streams: StreamInfo[];
@@ -57,6 +66,12 @@ export interface ReadRange {
   direction: Direction;
 }
 
+export interface HistoryRange extends ReadRange {
+  limit: number | undefined;
+  since: Instant | undefined;
+  until: Instant | undefined;
+}
+
 /** The last version that a page of times looks at. */
 const lastLooked = (direction: Direction, from: number): number =>
   direction === "forward" ? from + looksMax - 1 : Math.max(1, from - looksMax + 1);
@@ -69,44 +84,7 @@ function behindLook(direction: Direction, to: number | undefined, version: numbe
 }
 
 /** What callers read of streams. Ids of streams that a caller may not have are like missing ones. */
-export interface StreamReads {
-  list(
-    environmentId: string,
-    input: {
-      entityType?: string;
-      search?: string;
-      includeDeleted: boolean;
-      limit: number | undefined;
-      offset: number;
-      cursor?: string;
-    },
-  ): Promise<StreamList>;
-  /** `not_found`, `stream not found`. */
-  info(environmentId: string, entityId: string): Promise<StreamInfo>;
-  /**
-   * Events by version; none of a stream that does not exist, `not_found` for a deleted one. `limit` 0 asks
-   * for all: `failed_precondition` beyond `readEventsMax` events and `readCharsMax` characters, never a
-   * shorter answer. `runId` is the run that reads.
-   */
-  read(
-    environmentId: string,
-    range: ReadRange & { limit: number },
-    runId: string | undefined,
-  ): Promise<StreamPage>;
-  /** Events with the runs that they started. */
-  history(
-    environmentId: string,
-    range: ReadRange & {
-      limit: number | undefined;
-      since: Instant | undefined;
-      until: Instant | undefined;
-    },
-  ): Promise<HistoryPage>;
-  /** The latest at or before the version, 0 for any; `not_found` when there is none. */
-  snapshot(environmentId: string, entityId: string, beforeVersion: number): Promise<Snapshot>;
-  /** Ids of the streams that a run appended to or read while it was live; `not_found` for an unknown run. */
-  ofRun(environmentId: string, runId: string): Promise<string[]>;
-}
+export type StreamReads = ReturnType<typeof openStreamReads>;
 
 export interface StreamReadsDeps extends Basics<"store" | "log"> {
   runs: Pick<Runs, "get" | "ofEvents">;
@@ -121,7 +99,7 @@ const runStreamsMax = 1_000;
 /** Existing clients compare the whole text. */
 export const streamNotFound = (): Fault => new Fault("not_found", "stream not found");
 
-export function openStreamReads({ store, log, runs }: StreamReadsDeps): StreamReads {
+export function openStreamReads({ store, log, runs }: StreamReadsDeps) {
   const linked = sizedCache<true>({ entriesMax: linksRememberedMax, charsMax: linksRememberedMax * 400 });
 
   /** Undefined for a stream that does not exist. */
@@ -149,33 +127,11 @@ export function openStreamReads({ store, log, runs }: StreamReadsDeps): StreamRe
     }
   }
 
-  /** Reads on slice by slice until `wanted` events or the end of the stream; refuses too many characters. */
-  async function eventsOf(
-    environmentId: string,
-    { entityId, fromVersion, direction }: ReadRange,
-    wanted: number,
-  ): Promise<StreamEvent[]> {
-    const found: StreamEvent[] = [];
-    const size = new ReadAheadSize(sliceFirst);
-    const step = direction === "forward" ? 1 : -1;
-    let chars = 0;
-    for (let from = fromVersion; found.length < wanted; from = found.at(-1)!.entity_version + step) {
-      const limit = Math.min(size.limit, wanted - found.length);
-      const slice = await rows.eventsOf(store, { environmentId, entityId, direction, from }, limit);
-      const before = chars;
-      for (const event of slice) {
-        chars += event.data.length + (event.metadata?.length ?? 0);
-        if (chars > readCharsMax) throw tooLarge(fromVersion, found.length);
-        found.push(event);
-      }
-      size.note(slice.length, chars - before);
-      if (slice.length < limit) break;
-    }
-    return found;
-  }
-
   return {
-    async list(environmentId, { limit, offset, cursor, ...input }) {
+    async list(
+      environmentId: string,
+      { limit, offset, cursor, ...input }: StreamsQuery,
+    ): Promise<StreamList> {
       if (cursor !== undefined && offset > 0) throw invalid("cursor", "cannot be combined with offset");
       const after = cursor === undefined ? undefined : readNameCursor("cursor", cursor);
       const filter = { environmentId, ...input };
@@ -188,9 +144,19 @@ export function openStreamReads({ store, log, runs }: StreamReadsDeps): StreamRe
       return { streams: items, ...page, totalCount: count, isTotalCut: isCut };
     },
 
+    /** `not_found`, `stream not found`. */
     info: required,
 
-    async read(environmentId, { limit, ...range }, runId) {
+    /**
+     * Events by version; none of a stream that does not exist, `not_found` for a deleted one. `limit` 0 asks for
+     * all: `failed_precondition` beyond `readEventsMax` events and `readCharsMax` characters, never a shorter
+     * answer. `runId` is the run that reads.
+     */
+    async read(
+      environmentId: string,
+      { limit, ...range }: ReadRange & { limit: number },
+      runId: string | undefined,
+    ): Promise<StreamPage> {
       if (limit > readEventsMax) throw invalid("limit", `at most ${readEventsMax}`);
       const stream = await visible(environmentId, range.entityId);
       if (!stream) return { events: [], totalCount: 0, nextVersion: 0 };
@@ -198,13 +164,17 @@ export function openStreamReads({ store, log, runs }: StreamReadsDeps): StreamRe
       const fromVersion = firstOf(range, version);
       const left = range.direction === "forward" ? version - fromVersion + 1 : fromVersion;
       if (limit === 0 && left > readEventsMax) throw tooMany(fromVersion, left);
-      const found = await eventsOf(environmentId, { ...range, fromVersion }, limit || readEventsMax);
+      const found = await eventsOf(store, environmentId, { ...range, fromVersion }, limit || readEventsMax);
       if (runId !== undefined) await linkRead(environmentId, range.entityId, runId);
       const totalCount = Math.max(version, found.at(-1)?.entity_version ?? 0);
       return { events: found, totalCount, nextVersion: nextOf(range.direction, found.at(-1), totalCount) };
     },
 
-    async history(environmentId, { limit, since, until, ...range }) {
+    /** Events with the runs that they started. */
+    async history(
+      environmentId: string,
+      { limit, since, until, ...range }: HistoryRange,
+    ): Promise<HistoryPage> {
       const info = await required(environmentId, range.entityId);
       const most = Math.min(pageSize(limit, historyLimitDefault), historyLimitMax);
       const from = firstOf(range, info.version);
@@ -221,7 +191,8 @@ export function openStreamReads({ store, log, runs }: StreamReadsDeps): StreamRe
       };
     },
 
-    async snapshot(environmentId, entityId, beforeVersion) {
+    /** The latest at or before the version, 0 for any; `not_found` when there is none. */
+    async snapshot(environmentId: string, entityId: string, beforeVersion: number): Promise<Snapshot> {
       const stream = await required(environmentId, entityId);
       const found = await rows.latestSnapshot(
         store,
@@ -233,12 +204,39 @@ export function openStreamReads({ store, log, runs }: StreamReadsDeps): StreamRe
       return { ...found, entity_type: stream.entity_type };
     },
 
-    async ofRun(environmentId, runId) {
+    /** Ids of the streams that a run appended to or read while it was live; `not_found` for an unknown run. */
+    async ofRun(environmentId: string, runId: string): Promise<string[]> {
       await runs.get(environmentId, runId);
       const found = await rows.streamsOfRun(store, environmentId, runId, runStreamsMax);
       return found.map(({ entity_id }) => entity_id);
     },
   };
+}
+
+/** Reads on slice by slice until `wanted` events or the end of the stream; refuses too many characters. */
+async function eventsOf(
+  store: Store,
+  environmentId: string,
+  { entityId, fromVersion, direction }: ReadRange,
+  wanted: number,
+): Promise<StreamEvent[]> {
+  const found: StreamEvent[] = [];
+  const size = new ReadAheadSize(sliceFirst);
+  const step = direction === "forward" ? 1 : -1;
+  let chars = 0;
+  for (let from = fromVersion; found.length < wanted; from = found.at(-1)!.entity_version + step) {
+    const limit = Math.min(size.limit, wanted - found.length);
+    const slice = await rows.eventsOf(store, { environmentId, entityId, direction, from }, limit);
+    const before = chars;
+    for (const event of slice) {
+      chars += event.data.length + (event.metadata?.length ?? 0);
+      if (chars > readCharsMax) throw tooLarge(fromVersion, found.length);
+      found.push(event);
+    }
+    size.note(slice.length, chars - before);
+    if (slice.length < limit) break;
+  }
+  return found;
 }
 
 /** The first version that a range means. */

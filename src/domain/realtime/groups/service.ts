@@ -3,7 +3,7 @@ import type { Bus } from "../../../bus/bus.ts";
 import { Fault, invalid, missing } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
 import { countedPage, pageSize } from "../../../kit/page.ts";
-import type { LeaderWrite } from "../../../store/store.ts";
+import type { LeaderWrite, Store } from "../../../store/store.ts";
 import type { OutboxEntry, PermitName } from "../../record/outbox/service.ts";
 import type { GroupAnnouncer } from "../pubsub/moved-frames.ts";
 import type { AckVerdict, GroupChange } from "./ack.ts";
@@ -63,61 +63,7 @@ export interface GroupPage {
   cursor: string | undefined;
 }
 
-export interface Groups {
-  /** The group gets what is logged from now on. `already_exists` for a name that is taken. */
-  create(environmentId: string, name: GroupName, input: GroupInput): Promise<ListedGroup>;
-  get(environmentId: string, name: GroupName): Promise<ListedGroup>;
-  /** The group with what it is about to do. */
-  inspect(environmentId: string, name: GroupName): Promise<ShownGroup>;
-  list(
-    environmentId: string,
-    page: GroupPage,
-  ): Promise<{ groups: ListedGroup[]; nextCursor: string | undefined; totalCount: number }>;
-  /**
-   * Takes over the settings that `paths` names, spelled as in the message; without `paths`, every setting
-   * that is not empty. A delivery that is held keeps the deadline it was claimed with.
-   */
-  update(
-    environmentId: string,
-    name: GroupName,
-    input: GroupInput,
-    paths: readonly string[] | undefined,
-  ): Promise<ListedGroup>;
-  delete(environmentId: string, name: GroupName): Promise<void>;
-  /**
-   * Takes part in the group until the member is stopped or its subscriber is told of the end. The subscriber
-   * is asked to permit the group's pattern, now and after each change of it.
-   */
-  join(environmentId: string, request: JoinRequest, subscriber: GroupSubscriber): Promise<JoinedMember>;
-  /**
-   * The group that a subscription names. A missing one is created behind `startAfter`, or at the end of its
-   * log, and kept for `groupKeptMs` after its last member. Throws when one exists with another pattern or
-   * filter.
-   */
-  forSubscription(
-    environmentId: string,
-    name: string,
-    wanted: Required<Pick<GroupInput, "pattern" | "filterExpr">>,
-    startAfter: () => Promise<number | undefined>,
-  ): Promise<void>;
-  /**
-   * For a group with `ack_mode` manual. Resolves when it is durable: an acknowledged delivery never comes
-   * again.
-   */
-  ack(environmentId: string, request: AckRequest): Promise<void>;
-  /** Makes a delivery that was given up due again; throws what stands against it. */
-  redeliver(letter: OutboxEntry, permit: PermitName): Promise<void>;
-  /**
-   * The tick of loop `groups.look`: heartbeats, silent members, and deliveries that are due without a hint.
-   */
-  lookOnce(): Promise<{ againInMs?: number }>;
-  /** The tick of loop `groups.refresh`: changes that other nodes made and whose hint was lost. */
-  refreshOnce(): Promise<void>;
-  /** The tick of loop `groups.forget`, on the node that leads `retention`. */
-  forgetOnce(write: LeaderWrite): Promise<void>;
-  /** Resolves once nothing is on its way to the store. */
-  settled(): Promise<void>;
-}
+export type Groups = ReturnType<typeof openGroups>;
 
 export interface GroupsDeps extends Omit<LocalReadersDeps, "acks" | "onChanged" | "onMoved"> {
   announce: GroupAnnouncer;
@@ -169,7 +115,60 @@ const openCreate =
     return made;
   };
 
-export function openGroups(deps: GroupsDeps): Groups {
+/**
+ * The group that a subscription names. A missing one is created behind `startAfter`, or at the end of its
+ * log, and kept for `groupKeptMs` after its last member. Throws when one exists with another pattern or
+ * filter.
+ */
+const openForSubscription =
+  ({ store, clock }: GroupsDeps, create: ReturnType<typeof openCreate>) =>
+  async (
+    environmentId: string,
+    name: string,
+    wanted: WantedReads,
+    startAfter: () => Promise<number | undefined>,
+  ) => {
+    const key = keyOf(environmentId, { name }, "consumerGroup");
+    let group = await getGroup(store, key);
+    if (!group) {
+      // Another subscription may create it meanwhile: then this insert does nothing.
+      const position = await startAfter();
+      await create({ key, input: wanted, keptUntil: keptUntil(clock), startAfter: position });
+      group = await getGroup(store, key);
+      if (!group) throw missing("consumer group", name);
+    }
+    requireSameReads(group, wanted);
+  };
+
+async function listedOf(store: Store, key: GroupKey): Promise<ListedGroup> {
+  const group = await getListed(store, key);
+  if (!group) throw missing("consumer group", key.name);
+  return group;
+}
+
+const readsIn = ({ store }: GroupsDeps) => ({
+  get: async (environmentId: string, name: GroupName) => listedOf(store, keyOf(environmentId, name)),
+
+  /** The group with what it is about to do. */
+  async inspect(environmentId: string, name: GroupName): Promise<ShownGroup> {
+    const group = await listedOf(store, keyOf(environmentId, name));
+    return { ...group, inside: await insideOf(store, group) };
+  },
+
+  async list(environmentId: string, { namespace, status, limit, cursor }: GroupPage) {
+    const filter = { environmentId, namespace: namespace || undefined, status };
+    const after = cursor ? readCursor(cursor) : undefined;
+    const { items, ...page } = await countedPage(
+      pageSize(limit),
+      (rowsMax) => listGroups(store, filter, { after, limit: rowsMax }),
+      () => countGroups(store, filter),
+      writeCursor,
+    );
+    return { groups: items, ...page };
+  },
+});
+
+export function openGroups(deps: GroupsDeps) {
   const { store, clock, watch, announce } = deps;
   const { publishChanges, onChanged } = shareChanges(deps, (changes) => membership.noteChanges(changes));
   const acks = openAcks({ store, clock, watch, onChanged });
@@ -177,42 +176,24 @@ export function openGroups(deps: GroupsDeps): Groups {
 
   const create = openCreate(deps);
 
-  async function listedOf(key: GroupKey): Promise<ListedGroup> {
-    const group = await getListed(store, key);
-    if (!group) throw missing("consumer group", key.name);
-    return group;
-  }
-
   return {
-    async create(environmentId, name, input) {
+    /** The group gets what is logged from now on. `already_exists` for a name that is taken. */
+    async create(environmentId: string, name: GroupName, input: GroupInput): Promise<ListedGroup> {
       const key = keyOf(environmentId, name);
       if ((await create({ key, input, keptUntil: null })) === 0)
         throw new Fault("already_exists", `consumer group ${key.name} exists in namespace ${key.namespace}`, {
           field: "name",
         });
-      return listedOf(key);
+      return listedOf(store, key);
     },
 
-    get: async (environmentId, name) => listedOf(keyOf(environmentId, name)),
+    ...readsIn(deps),
 
-    async inspect(environmentId, name) {
-      const group = await listedOf(keyOf(environmentId, name));
-      return { ...group, inside: await insideOf(store, group) };
-    },
-
-    async list(environmentId, { namespace, status, limit, cursor }) {
-      const filter = { environmentId, namespace: namespace || undefined, status };
-      const after = cursor ? readCursor(cursor) : undefined;
-      const { items, ...page } = await countedPage(
-        pageSize(limit),
-        (rowsMax) => listGroups(store, filter, { after, limit: rowsMax }),
-        () => countGroups(store, filter),
-        writeCursor,
-      );
-      return { groups: items, ...page };
-    },
-
-    async update(environmentId, name, input, paths) {
+    /**
+     * Takes over the settings that `paths` names, spelled as in the message; without `paths`, every setting
+     * that is not empty. A delivery that is held keeps the deadline it was claimed with.
+     */
+    async update(environmentId: string, name: GroupName, input: GroupInput, paths?: readonly string[]) {
       const key = keyOf(environmentId, name);
       const changes = changesOf(paths, input);
       const group = await store.write(async (session) => {
@@ -225,10 +206,10 @@ export function openGroups(deps: GroupsDeps): Groups {
       onChanged([{ environmentId, groupId: group.id, dueAt: clock.now() }]);
       announce.changed("updated", key);
       await membership.lookAt(key);
-      return listedOf(key);
+      return listedOf(store, key);
     },
 
-    async delete(environmentId, name) {
+    async delete(environmentId: string, name: GroupName) {
       const key = keyOf(environmentId, name);
       const group = await store.write(async (session) => {
         const found = await holdGroup(session, key);
@@ -241,7 +222,15 @@ export function openGroups(deps: GroupsDeps): Groups {
       await membership.lookAt(key);
     },
 
-    async join(environmentId, { consumerId, clientId, ...name }, subscriber) {
+    /**
+     * Takes part in the group until the member is stopped or its subscriber is told of the end. The subscriber
+     * is asked to permit the group's pattern, now and after each change of it.
+     */
+    async join(
+      environmentId: string,
+      { consumerId, clientId, ...name }: JoinRequest,
+      subscriber: GroupSubscriber,
+    ): Promise<JoinedMember> {
       const key = keyOf(environmentId, name, "group_name");
       requireConsumerText("consumer_id", consumerId);
       requireConsumerText("client_id", clientId);
@@ -251,20 +240,10 @@ export function openGroups(deps: GroupsDeps): Groups {
       return membership.join(group, { consumerId, clientId }, subscriber);
     },
 
-    async forSubscription(environmentId, name, wanted, startAfter) {
-      const key = keyOf(environmentId, { name }, "consumerGroup");
-      let group = await getGroup(store, key);
-      if (!group) {
-        // Another subscription may create it meanwhile: then this insert does nothing.
-        const position = await startAfter();
-        await create({ key, input: wanted, keptUntil: keptUntil(clock), startAfter: position });
-        group = await getGroup(store, key);
-        if (!group) throw missing("consumer group", name);
-      }
-      requireSameReads(group, wanted);
-    },
+    forSubscription: openForSubscription(deps, create),
 
-    async ack(environmentId, { eventId, consumerId, verdict, delayMs = 0, ...name }) {
+    /** For a group with `ack_mode` manual. Resolves when it is durable: an acknowledged delivery never comes again. */
+    async ack(environmentId: string, { eventId, consumerId, verdict, delayMs = 0, ...name }: AckRequest) {
       const key = keyOf(environmentId, name, "group_name");
       if (eventId === "") throw invalid("event_id", "must not be empty");
       if (delayMs < 0 || delayMs > groupDelayMsMax)
@@ -272,17 +251,23 @@ export function openGroups(deps: GroupsDeps): Groups {
       await acks.ack({ ...key, eventId, consumerId, verdict, delayMs: delayMs > 0 ? delayMs : undefined });
     },
 
-    redeliver: async (...asked) => onChanged([await redeliver(deps, ...asked)]),
+    /** Makes a delivery that was given up due again; throws what stands against it. */
+    redeliver: async (letter: OutboxEntry, permit: PermitName) =>
+      onChanged([await redeliver(deps, letter, permit)]),
 
+    /** The tick of loop `groups.look`: heartbeats, silent members, and deliveries that are due without a hint. */
     lookOnce: membership.lookOnce,
 
+    /** The tick of loop `groups.refresh`: changes that other nodes made and whose hint was lost. */
     async refreshOnce() {
       // With libSQL this is the only node, and every change was made here.
       if (store.engine === "postgres") await membership.refreshOnce();
     },
 
-    forgetOnce: (write) => forgetLapsed(deps, write),
+    /** The tick of loop `groups.forget`, on the node that leads `retention`. */
+    forgetOnce: (write: LeaderWrite) => forgetLapsed(deps, write),
 
+    /** Resolves once nothing is on its way to the store. */
     async settled() {
       await membership.settled();
       await acks.drain();
@@ -297,11 +282,10 @@ function requireConsumerText(field: "consumer_id" | "client_id", value: string):
     throw invalid(field, `must be at most ${consumerIdBytesMax} bytes without control characters`);
 }
 
+type WantedReads = Required<Pick<GroupInput, "pattern" | "filterExpr">>;
+
 /** A subscription with another pattern or filter would get what another consumer asked for. */
-function requireSameReads(
-  { name, pattern, filter_expr }: GroupRow,
-  wanted: Required<Pick<GroupInput, "pattern" | "filterExpr">>,
-): void {
+function requireSameReads({ name, pattern, filter_expr }: GroupRow, wanted: WantedReads): void {
   if (pattern === wanted.pattern && (filter_expr ?? "") === wanted.filterExpr) return;
   const reads = filter_expr === null ? pattern : `${pattern} with the filter ${filter_expr}`;
   throw new Fault("failed_precondition", `consumer group ${name} reads ${reads}`, {

@@ -1,4 +1,4 @@
-import { type Breathe, breather } from "../../../kit/breather.ts";
+import { breather } from "../../../kit/breather.ts";
 import { CelBudget, type CelProgram } from "../../../kit/cel/cel.ts";
 import type { Clock } from "../../../kit/clock.ts";
 import { Fault } from "../../../kit/fault.ts";
@@ -11,13 +11,7 @@ export const replayItemsMax = 250_000;
 const itemsAnEvent = 100;
 
 /** The computing of one subscription's replay: in bursts, and bounded where it has a filter. */
-export interface Effort {
-  breathe: Breathe;
-  /** The budget for the next event; undefined without a filter. */
-  next(): CelBudget | undefined;
-  /** Throws `resource_exhausted` when the budget is used up. */
-  check(): void;
-}
+export type Effort = ReturnType<typeof openEffort>;
 
 export interface EffortOptions {
   environmentId: string;
@@ -25,17 +19,19 @@ export interface EffortOptions {
   filter: CelProgram | undefined;
 }
 
-export function openEffort({ environmentId, clock, filter }: EffortOptions): Effort {
+export function openEffort({ environmentId, clock, filter }: EffortOptions) {
   // Large events take time to read and to write without any filter.
   const breathe = breather(clock, environmentId);
   if (!filter) return { breathe, next: () => undefined, check() {} };
   const budget = new CelBudget(replayItemsMax);
   return {
     breathe,
-    next() {
+    /** The budget for the next event; undefined without a filter. */
+    next(): CelBudget | undefined {
       budget.grant(itemsAnEvent);
       return budget;
     },
+    /** Throws `resource_exhausted` when the budget is used up. */
     check() {
       if (!budget.isUsedUp) return;
       throw new Fault(

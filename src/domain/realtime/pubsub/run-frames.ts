@@ -65,23 +65,14 @@ export function frameOfNote(note: RunNote): RunFrame {
 }
 
 /** Called after the commit. Costs nothing while run frames have no readers on any node. */
-export interface RunFrames {
-  created(runs: readonly NewRun[], at: Instant): void;
-  /** The runs may be of several environments. */
-  ended(runIds: readonly string[]): void;
-  /** Runs whose execution stopped. Those that are over have `ends`; their frame comes from `ended`. */
-  moved(runs: readonly { runId: string; environmentId: string; ends?: string | null }[]): void;
-  /** Runs that began. */
-  claimed(runs: readonly { run_id: string; environment_id: string }[]): void;
-  resumed(environmentId: string, runId: string): void;
-}
+export type RunFrames = ReturnType<typeof openRunFrames>;
 
 export interface RunFramesDeps extends Basics<"store" | "log"> {
   clock: Pick<Clock, "elapsed" | "sleep" | "after">;
   frames: Pick<Frames, "wantsRuns" | "send">;
 }
 
-export function openRunFrames({ store, clock, log, frames }: RunFramesDeps): RunFrames {
+export function openRunFrames({ store, clock, log, frames }: RunFramesDeps) {
   const ends = openLook((ids) => endsOf(store, ids), send);
   const moves = openLook((ids) => lastNotesOf(store, ids), sendMove);
   /**
@@ -126,7 +117,7 @@ export function openRunFrames({ store, clock, log, frames }: RunFramesDeps): Run
   }
 
   return {
-    created(runs, at) {
+    created(runs: readonly NewRun[], at: Instant) {
       if (!frames.wantsRuns()) return;
       for (const { id, environmentId, functionId, eventId, eventName, lease } of runs) {
         const note = {
@@ -146,11 +137,13 @@ export function openRunFrames({ store, clock, log, frames }: RunFramesDeps): Run
       }
     },
 
-    ended(runIds) {
+    /** The runs may be of several environments. */
+    ended(runIds: readonly string[]) {
       if (frames.wantsRuns()) ends(runIds);
     },
 
-    moved(runs) {
+    /** Runs whose execution stopped. Those that are over have `ends`; their frame comes from `ended`. */
+    moved(runs: readonly { runId: string; environmentId: string; ends?: string | null }[]) {
       if (!frames.wantsRuns()) return;
       moves(
         runs.flatMap(({ runId, environmentId, ends: end }) =>
@@ -159,12 +152,13 @@ export function openRunFrames({ store, clock, log, frames }: RunFramesDeps): Run
       );
     },
 
-    claimed(runs) {
+    /** Runs that began. */
+    claimed(runs: readonly { run_id: string; environment_id: string }[]) {
       if (!frames.wantsRuns()) return;
       moves(runs.flatMap((run) => (frames.wantsRuns(run.environment_id) ? run.run_id : [])));
     },
 
-    resumed(environmentId, runId) {
+    resumed(environmentId: string, runId: string) {
       if (!frames.wantsRuns(environmentId)) return;
       void notesOf(store, [runId], replayMax).then(
         (notes) => {

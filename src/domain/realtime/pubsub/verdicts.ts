@@ -25,19 +25,7 @@ export interface Filtering {
 /** Whose filters hold for one event, as far as they were evaluated. */
 export type Verdicts<Channel extends Filtering> = Map<Channel, boolean>;
 
-export interface Judge<Channel extends Filtering> {
-  /**
-   * Evaluates the filters of these channels; undefined when that took no pause. When together they exceed the
-   * cost limit, the dearest channels are ended, so that one costly filter does not cut off the others.
-   */
-  judge(
-    delivery: FilterableDelivery,
-    channels: () => readonly Channel[],
-    verdicts: Verdicts<Channel>,
-  ): Promise<void> | undefined;
-  /** The channel has no members any more. */
-  forget(channel: Channel): void;
-}
+export type Judge<Channel extends Filtering> = ReturnType<typeof openJudge<Channel>>;
 
 export const tooMuch = (): Fault =>
   new Fault(
@@ -57,11 +45,7 @@ export interface JudgeDeps<Channel extends Filtering> {
 const halvedMs = 1_000;
 
 /** One for each log with subscribers. */
-export function openJudge<Channel extends Filtering>({
-  environmentId,
-  clock,
-  end,
-}: JudgeDeps<Channel>): Judge<Channel> {
+export function openJudge<Channel extends Filtering>({ environmentId, clock, end }: JudgeDeps<Channel>) {
   const saved = new CelBudget(logItemsMax);
   let savedAt = clock.elapsed();
   /** Recent cost of each channel, in items. */
@@ -122,9 +106,14 @@ export function openJudge<Channel extends Filtering>({
   }
 
   return {
-    forget: (channel) => void spent.delete(channel),
+    /** The channel has no members any more. */
+    forget: (channel: Channel) => void spent.delete(channel),
 
-    judge(delivery, channels, verdicts) {
+    /**
+     * Evaluates the filters of these channels; undefined when that took no pause. When together they exceed the
+     * cost limit, the dearest channels are ended, so that one costly filter does not cut off the others.
+     */
+    judge(delivery: FilterableDelivery, channels: () => readonly Channel[], verdicts: Verdicts<Channel>) {
       let next = nextUndecided(channels(), verdicts);
       if (!next) return undefined;
       const budget = budgetNow();

@@ -30,19 +30,7 @@ export interface CancelledTree {
   isTruncated: boolean;
 }
 
-export interface Causality {
-  /** `not_found` when the thing is unknown, and the refusal when policies keep it from the caller. */
-  explain(environmentId: string, query: CausalQuery, hides: Hides): Promise<CausalAnswer>;
-  /**
-   * Cancels the run first, then what it led to, and looks again for what those had started meanwhile. A run
-   * that ends by itself meanwhile counts as over.
-   */
-  cancelSubtree(
-    environmentId: string,
-    target: { runId: string; reason: string },
-    hides: Hides,
-  ): Promise<CancelledTree>;
-}
+export type Causality = ReturnType<typeof openCausality>;
 
 export interface CausalityDeps {
   store: CausalReader;
@@ -65,10 +53,11 @@ async function runsFrom(reader: CausalReader, environmentId: string, runId: stri
 
 const ended = new Set(["completed", "failed", "cancelled"]);
 
-export function openCausality({ store, statusOf, cancel }: CausalityDeps): Causality {
+export function openCausality({ store, statusOf, cancel }: CausalityDeps) {
   const things = openThings(store, statusOf);
   return {
-    async explain(environmentId, { thing, directions, depth, most }, hides) {
+    /** `not_found` when the thing is unknown, and the refusal when policies keep it from the caller. */
+    async explain(environmentId: string, { thing, directions, depth, most }: CausalQuery, hides: Hides) {
       const [root] = (await things(environmentId, [thing])).values();
       if (!root) throw missing(thing.kind, thing.id);
       const refused = await hides(root.shows);
@@ -94,7 +83,15 @@ export function openCausality({ store, statusOf, cancel }: CausalityDeps): Causa
       };
     },
 
-    async cancelSubtree(environmentId, { runId, reason }, hides) {
+    /**
+     * Cancels the run first, then what it led to, and looks again for what those had started meanwhile. A run
+     * that ends by itself meanwhile counts as over.
+     */
+    async cancelSubtree(
+      environmentId: string,
+      { runId, reason }: { runId: string; reason: string },
+      hides: Hides,
+    ) {
       const root: CausalName = { kind: "run", id: runId };
       const tree: CancelledTree = { cancelled: [], overCount: 0, hiddenCount: 0, isTruncated: false };
       if (!(await things(environmentId, [root])).size) throw missing("run", runId);

@@ -21,13 +21,7 @@ export interface ExportAsk extends Omit<ExportContent, "sections"> {
   signal: AbortSignal;
 }
 
-export interface Exports {
-  /**
-   * The lines of an export, in pieces. Throws `invalid_argument` for an unknown section, `resource_exhausted`
-   * while another one of the org is under way, or this node exports as many orgs as it may.
-   */
-  start(ask: ExportAsk): Promise<AsyncIterableIterator<string>>;
-}
+export type Exports = ReturnType<typeof openExports>;
 
 export interface ExportsDeps extends ContentDeps {
   log: Log;
@@ -43,7 +37,7 @@ export interface ExportsDeps extends ContentDeps {
   newHolder: () => string;
 }
 
-export function openExports({ log, newHolder, memory, ...deps }: ExportsDeps): Exports {
+export function openExports({ log, newHolder, memory, ...deps }: ExportsDeps) {
   const { store, clock } = deps;
   const places = new ExportPlaces(() => clock.elapsed());
 
@@ -96,7 +90,11 @@ export function openExports({ log, newHolder, memory, ...deps }: ExportsDeps): E
   }
 
   return {
-    async start({ include, signal, ...ask }) {
+    /**
+     * The lines of an export, in pieces. Throws `invalid_argument` for an unknown section, `resource_exhausted` while another one of the org is under way, or this
+     * node exports as many orgs as it may.
+     */
+    async start({ include, signal, ...ask }: ExportAsk): Promise<AsyncIterableIterator<string>> {
       const content = { ...ask, sections: sectionsOf(include) };
       const own = await take(ask.orgId);
       let isOver = false;

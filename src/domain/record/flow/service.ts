@@ -1,8 +1,8 @@
-import type { Clock, Instant } from "../../../kit/clock.ts";
+import type { Instant } from "../../../kit/clock.ts";
 import { invalid } from "../../../kit/fault.ts";
 import { isRunId } from "../../../kit/ids.ts";
 import { purgeSliceMax } from "../../../kit/limits.ts";
-import type { Store } from "../../../store/store.ts";
+import type { Basics, Store } from "../../../store/store.ts";
 import { type EdgeKind, type FlowCounted, FlowCounts, type Happening } from "./counts.ts";
 import {
   edgesKeptMs,
@@ -35,34 +35,30 @@ export interface Rates {
   lastDay: Rate;
 }
 
-/** What is called after a commit counts in memory and answers at once. */
-export interface Flow {
-  logged(event: {
-    environmentId: string;
-    name: string;
-    emitter: string | undefined;
-    invokes: string | null;
-    entity: { type: string } | null;
-  }): void;
-  started(runs: readonly { environmentId: string }[]): void;
-  ended(runs: readonly { environmentId: string; ends: "completed" | "failed" | "cancelled" }[]): void;
-  awaited(environmentId: string, functionId: string, eventName: string): void;
-  /** A run that is not one of the environment counts nothing. */
-  published(environmentId: string, runId: string, topic: string): void;
-  /** The tick of loop `flow.write`. What fails to be written is tried again with the next tick. */
-  writeOnce(): Promise<void>;
-  /** Part of the duty `retention`. */
-  forgetOnce(write: Store["write"]): Promise<void>;
-  /** Of so many hours, the present one included; a day when left out. */
-  map(environmentId: string, kind: EdgeKind, hours: number | undefined): Promise<FlowMap>;
-  rates(environmentId: string): Promise<Rates>;
-  /** Of so many minutes, the present one included and last. */
-  minutes(environmentId: string, minutes: number): Promise<(Rate & { minute: Instant })[]>;
+export interface LoggedFact {
+  environmentId: string;
+  name: string;
+  emitter: string | undefined;
+  invokes: string | null;
+  entity: { type: string } | null;
 }
+
+type FlowDeps = Basics<"store" | "clock">;
+
+/** What is called after a commit counts in memory and answers at once. */
+export type Flow = ReturnType<typeof openFlow>;
 
 const none: Record<Happening, number> = { events: 0, started: 0, completed: 0, failed: 0, cancelled: 0 };
 
-export function openFlow({ store, clock }: { store: Store; clock: Clock }): Flow {
+async function writeCounted({ store, clock }: FlowDeps, { edges, minutes }: FlowCounted): Promise<void> {
+  const now = clock.now();
+  await store.write(async (session) => {
+    if (edges.length > 0) await rows.addEdges(session, edges, hourOf(now));
+    if (minutes.length > 0) await rows.addMinutes(session, minutes, minuteOf(now));
+  });
+}
+
+export function openFlow({ store, clock }: FlowDeps) {
   const counts = new FlowCounts();
 
   /** Counts what runs published for their functions. */
@@ -85,40 +81,34 @@ export function openFlow({ store, clock }: { store: Store; clock: Clock }): Flow
     }
   }
 
-  async function write({ edges, minutes }: FlowCounted): Promise<void> {
-    const now = clock.now();
-    await store.write(async (session) => {
-      if (edges.length > 0) await rows.addEdges(session, edges, hourOf(now));
-      if (minutes.length > 0) await rows.addMinutes(session, minutes, minuteOf(now));
-    });
-  }
-
   return {
-    logged({ environmentId, name, emitter, invokes, entity }) {
+    logged({ environmentId, name, emitter, invokes, entity }: LoggedFact) {
       counts.happened(environmentId, "events", 1);
       if (emitter !== undefined)
         counts.edges(environmentId, invokes === null ? "emit" : "invoke").add(emitter, invokes ?? name, 1);
       if (entity !== null) counts.edges(environmentId, "stream").add(entity.type, name, 1);
     },
-    started(runs) {
+    started(runs: readonly { environmentId: string }[]) {
       for (const { environmentId } of runs) counts.happened(environmentId, "started", 1);
     },
-    ended(runs) {
+    ended(runs: readonly { environmentId: string; ends: "completed" | "failed" | "cancelled" }[]) {
       for (const { environmentId, ends } of runs) counts.happened(environmentId, ends, 1);
     },
-    awaited: (environmentId, functionId, eventName) =>
+    awaited: (environmentId: string, functionId: string, eventName: string) =>
       counts.edges(environmentId, "wait").add(functionId, eventName, 1),
-    published(environmentId, runId, topic) {
+    /** A run that is not one of the environment counts nothing. */
+    published(environmentId: string, runId: string, topic: string) {
       if (isRunId(runId)) counts.publishes(environmentId).add(runId, topic, 1);
     },
 
+    /** The tick of loop `flow.write`. What fails to be written is tried again with the next tick. */
     async writeOnce() {
       await nameFunctions();
       const { edges, minutes } = counts.take();
       try {
         while (edges.length + minutes.length > 0) {
           const some = { edges: edges.slice(0, flowRowsMax), minutes: minutes.slice(0, flowRowsMax) };
-          await write(some);
+          await writeCounted({ store, clock }, some);
           edges.splice(0, some.edges.length);
           minutes.splice(0, some.minutes.length);
         }
@@ -128,7 +118,8 @@ export function openFlow({ store, clock }: { store: Store; clock: Clock }): Flow
       }
     },
 
-    async forgetOnce(write) {
+    /** Part of the duty `retention`. */
+    async forgetOnce(write: Store["write"]) {
       const now = clock.now();
       const edgesBefore = hourOf(now - edgesKeptMs);
       const minutesBefore = minuteOf(now - minutesKeptMs);
@@ -141,7 +132,8 @@ export function openFlow({ store, clock }: { store: Store; clock: Clock }): Flow
       );
     },
 
-    async map(environmentId, kind, hours = flowHoursDefault) {
+    /** Of so many hours, the present one included; a day when left out. */
+    async map(environmentId: string, kind: EdgeKind, hours = flowHoursDefault): Promise<FlowMap> {
       if (hours < 1 || hours > flowHoursMax) throw invalid("hours", `must be from 1 to ${flowHoursMax}`);
       const since = sinceOf(clock.now(), hours);
       const found = await rows.edgesSince(store, { environmentId, kind, since });
@@ -155,7 +147,7 @@ export function openFlow({ store, clock }: { store: Store; clock: Clock }): Flow
       };
     },
 
-    async rates(environmentId) {
+    async rates(environmentId: string): Promise<Rates> {
       const now = clock.now();
       const { minute, previous, hour, day } = windowsOf(now);
       const found = await rows.ratesSince(store, environmentId, [
@@ -175,7 +167,8 @@ export function openFlow({ store, clock }: { store: Store; clock: Clock }): Flow
       };
     },
 
-    async minutes(environmentId, minutes) {
+    /** Of so many minutes, the present one included and last. */
+    async minutes(environmentId: string, minutes: number): Promise<(Rate & { minute: Instant })[]> {
       const now = clock.now();
       const [first] = byMinute(now, minutes, []);
       return byMinute(now, minutes, await rows.minutesSince(store, environmentId, first!.minute));

@@ -15,7 +15,7 @@ import {
   statusAt,
   stepAt,
 } from "./rules.ts";
-import { readTrail, type Trail, type TrailQuery } from "./trail.ts";
+import { readTrail, type TrailQuery } from "./trail.ts";
 
 export interface RunState {
   run: Run;
@@ -31,14 +31,7 @@ export interface TimelineEvent extends HistoryEvent {
 
 export type { Trail, TrailQuery } from "./trail.ts";
 
-export interface History {
-  /** `not_found` when the run is missing, did not exist yet, or its function does not record. */
-  stateAt(environmentId: string, runId: string, at: Instant | undefined): Promise<RunState>;
-  /** Empty when the run's function does not record. */
-  timeline(environmentId: string, runId: string): Promise<TimelineEvent[]>;
-  stepAt(environmentId: string, runId: string, stepId: string, at: Instant | undefined): Promise<PastStep>;
-  trail(environmentId: string, query: TrailQuery): Promise<Trail>;
-}
+export type History = ReturnType<typeof openHistory>;
 
 export interface HistoryDeps extends Basics<"store" | "clock"> {
   runs: {
@@ -50,7 +43,7 @@ export interface HistoryDeps extends Basics<"store" | "clock"> {
 }
 
 /** Reads of history. Each change of a run writes its history in the same transaction. */
-export function openHistory({ store, clock, runs, definitionOf, retentionDaysOf }: HistoryDeps): History {
+export function openHistory({ store, clock, runs, definitionOf, retentionDaysOf }: HistoryDeps) {
   /** The run with the definition that recorded it; no definition when it was not recorded. */
   async function recorded(environmentId: string, runId: string) {
     const run = await runs.get(environmentId, runId);
@@ -86,9 +79,11 @@ export function openHistory({ store, clock, runs, definitionOf, retentionDaysOf 
   }
 
   return {
+    /** `not_found` when the run is missing, did not exist yet, or its function does not record. */
     stateAt,
 
-    async timeline(environmentId, runId) {
+    /** Empty when the run's function does not record. */
+    async timeline(environmentId: string, runId: string): Promise<TimelineEvent[]> {
       const { definition } = await recorded(environmentId, runId);
       if (!definition) return [];
       const [history, steps] = await Promise.all([
@@ -106,7 +101,7 @@ export function openHistory({ store, clock, runs, definitionOf, retentionDaysOf 
         }));
     },
 
-    async stepAt(environmentId, runId, stepId, at) {
+    async stepAt(environmentId: string, runId: string, stepId: string, at: Instant | undefined) {
       const { steps } = await stateAt(environmentId, runId, at);
       const found = steps.find(
         ({ step }) => step.stepId === stepId || stepRowId(runId, step.stepId) === stepId,
@@ -115,7 +110,7 @@ export function openHistory({ store, clock, runs, definitionOf, retentionDaysOf 
       return found;
     },
 
-    trail: (environmentId, query) =>
+    trail: (environmentId: string, query: TrailQuery) =>
       readTrail({ store, getRun: (id, runId) => runs.get(id, runId), retentionDaysOf }, environmentId, query),
   };
 }

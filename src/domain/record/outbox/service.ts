@@ -26,39 +26,7 @@ export type { OutboxRow as OutboxEntry } from "./rows.ts";
 export type { EntryDraft, OutboxFrame } from "./rules.ts";
 export { type Send, tooLarge } from "./sender.ts";
 
-export interface Outbox {
-  /**
-   * Inserts an entry in the transaction of its fact. Call the answer after the commit: it sends the entry at
-   * once and deletes it. When that fails, the relay on the leader sends it later.
-   */
-  enqueue(session: Session, draft: EntryDraft): Promise<() => void>;
-  /** Inserts an entry whose first try was refused already. */
-  refused(session: Session, draft: EntryDraft, error: Error): Promise<void>;
-  /** Inserts dead letters of what no bus waits for; call the answer after the commit. */
-  bury(
-    session: Session,
-    letters: readonly { draft: EntryDraft; error: Error; attempts?: number }[],
-  ): Promise<() => void>;
-  /** Newest first. */
-  deadLetters(
-    environmentId: string,
-    page: { limit?: number; offset?: number },
-  ): Promise<{ items: rows.OutboxRow[]; limit: number; offset: number }>;
-  /**
-   * Throws `not_found` when the event has no dead letter. A delayed event is emitted and a group gets its
-   * delivery again, once `permit` allows the topic; what refuses it is thrown, and it stays a dead letter.
-   */
-  requeue(environmentId: string, eventId: string, permit: PermitName): Promise<void>;
-  /** Who does again what was given up, from its dead letter; asked by `requeue`. */
-  redoneBy(kind: GivenUpKind, redo: Redo): void;
-  discard(environmentId: string, eventId: string): Promise<void>;
-  /** The tick of `outbox.relay`, on the node that leads `outbox`. */
-  relayOnce(write: LeaderWrite): Promise<{ againInMs?: number }>;
-  /** The tick of `outbox.forget`. */
-  forgetOnce(write: LeaderWrite): Promise<void>;
-  /** Resolves once no send is under way. */
-  settled(): Promise<void>;
-}
+export type Outbox = ReturnType<typeof openOutbox>;
 
 export type Redo = (letter: rows.OutboxRow, permit: PermitName) => Promise<void>;
 
@@ -76,17 +44,9 @@ export interface OutboxDeps extends Basics<"store" | "clock" | "ids" | "log" | "
   relayIn: (ms: number) => void;
 }
 
-export function openOutbox(deps: OutboxDeps): Outbox {
-  const { store, clock, ids, log, announce } = deps;
-  const redos = new Map<string, Redo>();
-  const growing = backoff({ minMs: outboxRetryMsMin, maxMs: outboxRetryMsMax, chance: ids.chance });
-  const pauseMs = (attempts: number) => Math.round(growing(attempts));
-  const meters = openOutboxMeters(deps);
-  const tryOnce = openSender({ ...deps, meters });
-  const relayOnce = openRelay({ ...deps, meters, pauseMs, tryOnce });
-  const underway = new Set<Promise<void>>();
-
-  const rowOf = (draft: EntryDraft, dueInMs: number): rows.OutboxRow => {
+const openRowOf =
+  ({ ids, clock }: OutboxDeps) =>
+  (draft: EntryDraft, dueInMs: number): rows.OutboxRow => {
     const now = clock.now();
     return {
       id: ids.next("ob"),
@@ -105,6 +65,17 @@ export function openOutbox(deps: OutboxDeps): Outbox {
     };
   };
 
+export function openOutbox(deps: OutboxDeps) {
+  const { store, clock, ids, log, announce } = deps;
+  const redos = new Map<string, Redo>();
+  const growing = backoff({ minMs: outboxRetryMsMin, maxMs: outboxRetryMsMax, chance: ids.chance });
+  const pauseMs = (attempts: number) => Math.round(growing(attempts));
+  const meters = openOutboxMeters(deps);
+  const tryOnce = openSender({ ...deps, meters });
+  const relayOnce = openRelay({ ...deps, meters, pauseMs, tryOnce });
+  const rowOf = openRowOf(deps);
+  const underway = new Set<Promise<void>>();
+
   async function sendNow(entry: rows.OutboxRow): Promise<void> {
     try {
       const outcome = await tryOnce(entry);
@@ -117,7 +88,11 @@ export function openOutbox(deps: OutboxDeps): Outbox {
   }
 
   return {
-    async enqueue(session, draft) {
+    /**
+     * Inserts an entry in the transaction of its fact. Call the answer after the commit: it sends the entry at
+     * once and deletes it. When that fails, the relay on the leader sends it later.
+     */
+    async enqueue(session: Session, draft: EntryDraft): Promise<() => void> {
       const row = rowOf(draft, outboxSendMs);
       await rows.insertEntries(session, [row]);
       return () => {
@@ -127,13 +102,15 @@ export function openOutbox(deps: OutboxDeps): Outbox {
       };
     },
 
-    async refused(session, draft, error) {
+    /** Inserts an entry whose first try was refused already. */
+    async refused(session: Session, draft: EntryDraft, error: Error) {
       meters.refused(draft.kind).add();
       const row = { ...rowOf(draft, pauseMs(1)), attempts: 1, last_error: textOf(error) };
       await rows.insertEntries(session, [row]);
     },
 
-    async bury(session, letters) {
+    /** Inserts dead letters of what no bus waits for; call the answer after the commit. */
+    async bury(session: Session, letters: readonly { draft: EntryDraft; error: Error; attempts?: number }[]) {
       const dead = letters.map(({ draft, error, attempts = 1 }) => {
         const row = { ...rowOf(draft, 0), attempts, last_error: textOf(error) };
         return { ...row, dead_at: row.created_at };
@@ -147,13 +124,18 @@ export function openOutbox(deps: OutboxDeps): Outbox {
       };
     },
 
-    async deadLetters(environmentId, page) {
+    /** Newest first. */
+    async deadLetters(environmentId: string, page: { limit?: number; offset?: number }) {
       const { limit = deadLettersDefault, offset = 0 } = page;
       const { items, left } = await rows.deadLetters(store, environmentId, { limit, offset });
       return { items, limit: left > 0 ? items.length : limit, offset };
     },
 
-    async requeue(environmentId, eventId, permit) {
+    /**
+     * Throws `not_found` when the event has no dead letter. A delayed event is emitted and a group gets its delivery again,
+     * once `permit` allows the topic; what refuses it is thrown, and it stays a dead letter.
+     */
+    async requeue(environmentId: string, eventId: string, permit: PermitName) {
       const at = clock.now();
       const givenUp = await rows.givenUpLetters(store, environmentId, eventId);
       for (const letter of givenUp) {
@@ -167,21 +149,25 @@ export function openOutbox(deps: OutboxDeps): Outbox {
       announce({ change: "requeued", environmentId, eventId, at });
     },
 
-    redoneBy: (kind, redo) => void redos.set(kind, redo),
+    /** Who does again what was given up, from its dead letter; asked by `requeue`. */
+    redoneBy: (kind: GivenUpKind, redo: Redo) => void redos.set(kind, redo),
 
-    async discard(environmentId, eventId) {
+    async discard(environmentId: string, eventId: string) {
       const count = await store.write((session) => rows.discard(session, environmentId, eventId));
       if (count === 0) throw missing("dead letter", eventId);
       announce({ change: "discarded", environmentId, eventId, at: clock.now() });
     },
 
+    /** The tick of `outbox.relay`, on the node that leads `outbox`. */
     relayOnce,
 
-    async forgetOnce(write) {
+    /** The tick of `outbox.forget`. */
+    async forgetOnce(write: LeaderWrite) {
       const before = clock.now() - deadLetterKeptMs;
       while ((await write((session) => rows.forgetDead(session, before, purgeSliceMax))) === purgeSliceMax);
     },
 
+    /** Resolves once no send is under way. */
     async settled() {
       await Promise.all(underway);
     },

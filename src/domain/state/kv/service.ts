@@ -17,12 +17,12 @@ import {
   valueBytesDefault,
   valueBytesMax,
 } from "./limits.ts";
-import { type OwnBucket, type OwnBucketSpec, openOwnBucket } from "./own-bucket.ts";
+import { type OwnBucketSpec, openOwnBucket } from "./own-bucket.ts";
 import { openReadQueue } from "./read-queue.ts";
 import type { Bucket } from "./rows.ts";
 import * as rows from "./rows.ts";
 import { type KeyFilter, keyFilter, requireBucketName, requireKey, segmentFilter } from "./rules.ts";
-import { openWatches, type ToldChange, type WatchAsk, type WatchesDeps } from "./watches.ts";
+import { openWatches, type WatchAsk, type WatchesDeps } from "./watches.ts";
 
 export type { OwnBucket } from "./own-bucket.ts";
 export type { Bucket, KeyRevision, StoredValue } from "./rows.ts";
@@ -45,40 +45,7 @@ export interface KeysQuery {
   cursor?: string;
 }
 
-export interface Kv {
-  createBucket(environmentId: string, draft: BucketDraft): Promise<Bucket>;
-  /** By name. */
-  buckets(environmentId: string): Promise<Bucket[]>;
-  bucket(environmentId: string, name: string): Promise<Bucket>;
-  deleteBucket(environmentId: string, name: string): Promise<void>;
-  /** Keys that can be read, in the order of their bytes. */
-  keys(
-    environmentId: string,
-    bucket: string,
-    query: KeysQuery,
-  ): Promise<{ keys: string[]; nextCursor: string | undefined }>;
-  /** The newest value, or the one of a revision that is still kept. */
-  get(environmentId: string, bucket: string, key: string, revision?: number): Promise<rows.StoredValue>;
-  /** What is kept of a key, newest first; `not_found` without any. */
-  revisions(environmentId: string, bucket: string, key: string): Promise<rows.KeyRevision[]>;
-  /** Answers the revision, once it is durable. */
-  put(environmentId: string, bucket: string, key: string, put: PutInput): Promise<number>;
-  /** A key that does not exist is deleted already. */
-  remove(environmentId: string, bucket: string, key: string, remove: RemoveInput): Promise<void>;
-  /**
-   * What happens to the keys of a pattern, in the order of their revisions: first the values that there are,
-   * or what changed after a revision.
-   */
-  watch(environmentId: string, bucket: string, watch: WatchInput): AsyncGenerator<ToldChange>;
-  /** The tick of loop `kv.watches`. */
-  lookOnce(): Promise<void>;
-  /** The tick of loop `kv.expire`. */
-  expireOnce(write: Store["write"]): Promise<void>;
-  /** A bucket that no caller of the store sees. */
-  own(spec: OwnBucketSpec): OwnBucket;
-  /** Resolves once nothing is on its way to the store. */
-  drain(): Promise<void>;
-}
+export type Kv = ReturnType<typeof openKv>;
 
 export interface PutInput {
   value: Uint8Array;
@@ -107,7 +74,7 @@ export interface KvDeps extends Omit<ChangeQueueDeps, "onChanged">, WatchesDeps 
   bodyBytesMax: number;
 }
 
-export function openKv(deps: KvDeps): Kv {
+export function openKv(deps: KvDeps) {
   const { store, clock, ids, moved, shareEnvironment } = deps;
   const changes = openChangeQueue({ ...deps, onChanged: moved.publish });
   const reads = openReadQueue(deps);
@@ -121,7 +88,7 @@ export function openKv(deps: KvDeps): Kv {
   }
 
   return {
-    async createBucket(environmentId, draft) {
+    async createBucket(environmentId: string, draft: BucketDraft): Promise<Bucket> {
       const bucket = bucketOf(environmentId, draft, { id: ids.uuid(), at: clock.now(), sendableBytesMax });
       await store.write(async (session) => {
         await shareEnvironment(session, environmentId);
@@ -135,18 +102,20 @@ export function openKv(deps: KvDeps): Kv {
       return bucket;
     },
 
-    buckets: (environmentId) => rows.bucketsOf(store, environmentId),
+    /** By name. */
+    buckets: (environmentId: string) => rows.bucketsOf(store, environmentId),
 
     bucket: requireBucket,
 
-    async deleteBucket(environmentId, name) {
+    async deleteBucket(environmentId: string, name: string) {
       const at = clock.now();
       const gone = await store.write((session) => rows.markDeleted(session, environmentId, shown(name), at));
       if (!gone) throw missing("bucket", name);
       moved.publish({ environmentId, bucketId: gone.id });
     },
 
-    async keys(environmentId, name, { filter, prefix, limit = 0, cursor }) {
+    /** Keys that can be read, in the order of their bytes. */
+    async keys(environmentId: string, name: string, { filter, prefix, limit = 0, cursor }: KeysQuery) {
       const wanted = keyFilter(filter, prefix);
       const after = cursor ? readNameCursor("cursor", cursor) : "";
       const bucket = await requireBucket(environmentId, name);
@@ -155,7 +124,8 @@ export function openKv(deps: KvDeps): Kv {
       return keysPage(deps, bucket, wanted, { after, most });
     },
 
-    async get(environmentId, bucket, key, revision) {
+    /** The newest value, or the one of a revision that is still kept. */
+    async get(environmentId: string, bucket: string, key: string, revision?: number) {
       requireKey(key);
       const now = clock.now();
       const read = await reads.submit({ environmentId, bucket: shown(bucket), key });
@@ -171,7 +141,8 @@ export function openKv(deps: KvDeps): Kv {
       return found;
     },
 
-    async revisions(environmentId, name, key) {
+    /** What is kept of a key, newest first; `not_found` without any. */
+    async revisions(environmentId: string, name: string, key: string): Promise<rows.KeyRevision[]> {
       requireKey(key);
       const { id: bucketId } = await requireBucket(environmentId, name);
       const found = await rows.revisionsOf(store, environmentId, { bucketId, key, now: clock.now() });
@@ -179,7 +150,8 @@ export function openKv(deps: KvDeps): Kv {
       return found;
     },
 
-    async put(environmentId, bucket, key, { value, expected, ttlSeconds }) {
+    /** Answers the revision, once it is durable. */
+    async put(environmentId: string, bucket: string, key: string, { value, expected, ttlSeconds }: PutInput) {
       requireKey(key);
       const put = {
         value: Buffer.from(value.buffer, value.byteOffset, value.byteLength).toString("base64"),
@@ -195,36 +167,45 @@ export function openKv(deps: KvDeps): Kv {
       return (await changes.submit({ environmentId, bucket: shown(bucket), key, expected, put }))!.revision;
     },
 
-    async remove(environmentId, bucket, key, { expected, dropsHistory }) {
+    /** A key that does not exist is deleted already. */
+    async remove(environmentId: string, name: string, key: string, { expected, dropsHistory }: RemoveInput) {
       requireKey(key);
-      await changes.submit({ environmentId, bucket: shown(bucket), key, expected, dropsHistory });
+      await changes.submit({ environmentId, bucket: shown(name), key, expected, dropsHistory });
     },
 
-    async *watch(environmentId, name, { key, ...ask }) {
+    /**
+     * What happens to the keys of a pattern, in the order of their revisions: first the values that there are, or
+     * what changed after a revision.
+     */
+    async *watch(environmentId: string, name: string, { key, ...ask }: WatchInput) {
       const filter = segmentFilter("key", key || ">");
       yield* watches.watch(await requireBucket(environmentId, name), { ...ask, filter });
     },
 
     lookOnce: watches.lookOnce,
+    expireOnce: (write: Store["write"]) => expireDue(deps, write),
 
-    async expireOnce(write) {
-      const now = clock.now();
-      for (;;) {
-        const bucket = await changeRows.firstExpired(store, now);
-        if (!bucket) break;
-        await write((session) => changeRows.dropExpired(session, bucket, now, expireSliceMax));
-      }
-      for (;;) {
-        const bucket = await changeRows.firstDeleted(store);
-        if (!bucket) break;
-        while (!(await write((session) => changeRows.dropDeleted(session, bucket, expireSliceMax))));
-      }
-    },
+    /** A bucket that no caller of the store sees. */
+    own: (spec: OwnBucketSpec) => openOwnBucket({ ...deps, changes, watches }, spec),
 
-    own: (spec) => openOwnBucket({ ...deps, changes, watches }, spec),
-
+    /** Resolves once nothing is on its way to the store. */
     drain: async () => void (await Promise.all([changes.drain(), reads.drain()])),
   };
+}
+
+/** The tick of loop `kv.expire`. */
+async function expireDue({ store, clock }: KvDeps, write: Store["write"]): Promise<void> {
+  const now = clock.now();
+  for (;;) {
+    const bucket = await changeRows.firstExpired(store, now);
+    if (!bucket) break;
+    await write((session) => changeRows.dropExpired(session, bucket, now, expireSliceMax));
+  }
+  for (;;) {
+    const bucket = await changeRows.firstDeleted(store);
+    if (!bucket) break;
+    while (!(await write((session) => changeRows.dropDeleted(session, bucket, expireSliceMax))));
+  }
 }
 
 const isLarge = (read: rows.ReadValue): read is rows.LargeValue =>

@@ -34,11 +34,9 @@ export interface BatchRequest {
 const sizesMax = 10_000;
 
 /** Reads what comes next for runners, in slices of the log in the store. */
-export interface EventBatches {
-  read(request: BatchRequest): Promise<EventBatch>;
-}
+export type EventBatches = ReturnType<typeof openBatches>;
 
-export function openBatches({ store, clock, log }: Basics<"store" | "clock" | "log">): EventBatches {
+export function openBatches({ store, clock, log }: Basics<"store" | "clock" | "log">) {
   const sizes = new Map<string, ReadAheadSize>();
   /** Projections whose useless path was logged already. */
   const told = new Set<string>();
@@ -61,7 +59,7 @@ export function openBatches({ store, clock, log }: Basics<"store" | "clock" | "l
   }
 
   return {
-    async read({ row, generation, after, limit, partition }) {
+    async read({ row, generation, after, limit, partition }: BatchRequest): Promise<EventBatch> {
       const { environment_id: environmentId, name, partition_path: path } = row;
       const head = await getHead(store, environmentId);
       if (!head) return { events: [], reached: after };

@@ -105,33 +105,19 @@ export interface ProjectionChange {
   kind: "transition" | "move" | "other";
 }
 
-/** Registered read models, and what their owners do with them. */
-export interface Projections {
-  /** A name that is registered already takes over the definition, and is not rebuilt. */
-  register(
-    environmentId: string,
-    input: DefinitionInput,
-  ): Promise<{ status: ProjectionStatus; position: number }>;
-  get(
-    environmentId: string,
-    name: string,
-    which: { partition?: string | undefined; generation?: number | undefined; asOf?: Instant | undefined },
-  ): Promise<ReadProjection>;
-  list(
-    environmentId: string,
-    query: ListProjectionsQuery,
-  ): Promise<{ projections: ShownProjection[]; totalCount: number }>;
-  standing(environmentId: string, name: string): Promise<ProjectionStanding>;
-  partitions(
-    environmentId: string,
-    name: string,
-    page: { search: string; limit: number | undefined },
-  ): Promise<string[]>;
-  pause(environmentId: string, name: string): Promise<ProjectionStatus>;
-  /** Also tries again what failed; `skipEventId` is passed over instead. */
-  resume(environmentId: string, name: string, skipEventId: string): Promise<ProjectionStatus>;
-  delete(environmentId: string, name: string): Promise<void>;
+export interface ReadInput {
+  partition?: string | undefined;
+  generation?: number | undefined;
+  asOf?: Instant | undefined;
 }
+
+export interface PartitionsInput {
+  search: string;
+  limit: number | undefined;
+}
+
+/** Registered read models, and what their owners do with them. */
+export type Projections = ReturnType<typeof openProjections>;
 
 export interface ProjectionsDeps extends Basics<"store" | "clock"> {
   /** Called after the commit. */
@@ -145,7 +131,7 @@ const keyOf = (environmentId: string, name: string): ProjectionKey => ({
   name,
 });
 
-export function openProjections({ store, clock, onChanged, onTablesLeft }: ProjectionsDeps): Projections {
+export function openProjections({ store, clock, onChanged, onTablesLeft }: ProjectionsDeps) {
   async function readOf(environmentId: string, name: string): Promise<HeldProjection> {
     const held = await readProjection(store, keyOf(environmentId, name));
     if (!held) throw unknownProjection(name);
@@ -170,7 +156,8 @@ export function openProjections({ store, clock, onChanged, onTablesLeft }: Proje
   }
 
   return {
-    async register(environmentId, input) {
+    /** A name that is registered already takes over the definition, and is not rebuilt. */
+    async register(environmentId: string, input: DefinitionInput) {
       const definition = definitionOf(input);
       const key = keyOf(environmentId, definition.name);
       const registered = await store.write((session) =>
@@ -180,8 +167,9 @@ export function openProjections({ store, clock, onChanged, onTablesLeft }: Proje
       return registered;
     },
 
-    async get(environmentId, name, { partition: given, generation: wanted = 0, asOf }) {
-      const partition = partitionOf("partition", given);
+    async get(environmentId: string, name: string, asked: ReadInput): Promise<ReadProjection> {
+      const { generation: wanted = 0, asOf } = asked;
+      const partition = partitionOf("partition", asked.partition);
       for (;;) {
         const held = await readOf(environmentId, name);
         const generation =
@@ -199,9 +187,9 @@ export function openProjections({ store, clock, onChanged, onTablesLeft }: Proje
       }
     },
 
-    list: (environmentId, query) => listWithTables(store, environmentId, query),
+    list: (environmentId: string, query: ListProjectionsQuery) => listWithTables(store, environmentId, query),
 
-    async standing(environmentId, name) {
+    async standing(environmentId: string, name: string): Promise<ProjectionStanding> {
       const held = await readOf(environmentId, name);
       const generation = readGeneration(held);
       const building = held.generations.find((one) => one.generation > held.generation);
@@ -211,7 +199,7 @@ export function openProjections({ store, clock, onChanged, onTablesLeft }: Proje
       return { held, generation, building, lag, rebuild };
     },
 
-    async partitions(environmentId, name, { search, limit }) {
+    async partitions(environmentId: string, name: string, { search, limit }: PartitionsInput) {
       if (Buffer.byteLength(search) > searchBytesMax) throw invalid("q", `at most ${searchBytesMax} bytes`);
       if (!search.isWellFormed() || search.includes("\0"))
         throw invalid("q", "must be well-formed Unicode without zero bytes");
@@ -220,7 +208,7 @@ export function openProjections({ store, clock, onChanged, onTablesLeft }: Proje
       return listPartitions(store, readGeneration(held), { search, limit: most });
     },
 
-    pause: (environmentId, name) =>
+    pause: (environmentId: string, name: string) =>
       change(environmentId, name, async (session, held, now) => {
         if (held.status === "paused") return false;
         requireMove("pause", held);
@@ -230,7 +218,8 @@ export function openProjections({ store, clock, onChanged, onTablesLeft }: Proje
         return true;
       }),
 
-    async resume(environmentId, name, skipEventId) {
+    /** Also tries again what failed; `skipEventId` is passed over instead. */
+    async resume(environmentId: string, name: string, skipEventId: string): Promise<ProjectionStatus> {
       const skipped = skipEventId === "" ? undefined : await findEvent(store, environmentId, skipEventId);
       if (skipEventId !== "" && !skipped)
         throw new Fault("not_found", `event ${skipEventId.slice(0, 255)} not found`);
@@ -247,7 +236,7 @@ export function openProjections({ store, clock, onChanged, onTablesLeft }: Proje
       });
     },
 
-    async delete(environmentId, name) {
+    async delete(environmentId: string, name: string) {
       const key = keyOf(environmentId, name);
       const deleted = await store.write(async (session) => {
         const held = await holdProjection(session, key);

@@ -55,33 +55,7 @@ export interface CatchupOptions {
 }
 
 /** Callers that wait until projections have seen a position. */
-export interface Waits {
-  wait(environmentId: string, request: WaitRequest, options: CatchupOptions): Promise<WaitResult>;
-  /** One item's failure leaves the others alone. */
-  batch(
-    environmentId: string,
-    requests: readonly WaitRequest[],
-    options: CatchupOptions,
-  ): Promise<({ result: WaitResult } | { error: string })[]>;
-  /** The same for the position of an event. */
-  forEvent(
-    environmentId: string,
-    request: { eventId: string; name: string; partition: string },
-    options: CatchupOptions,
-  ): Promise<WaitResult>;
-  stream(environmentId: string, request: WaitRequest, options: CatchupOptions): AsyncIterable<WaitFrame>;
-  /** Resolves once a read of the projection shows all up to the position; `unavailable` after the time. */
-  reached(
-    environmentId: string,
-    request: WaitRequest,
-    options: { timeoutMs: number; signal: AbortSignal },
-  ): Promise<void>;
-  /** The tick of loop `projections.waits`: one query for all, for changes whose hint was lost. */
-  lookOnce(): Promise<void>;
-  /** Answers all waits as they are. */
-  drain(): void;
-  size(): number;
-}
+export type Waits = ReturnType<typeof openWaits>;
 
 export interface WaitsDeps extends WaitBoardDeps {
   signals: Signals;
@@ -100,7 +74,7 @@ const timeoutOf = (timeoutMs: number | undefined, most: number): number => {
   return timeoutMs;
 };
 
-export function openWaits(deps: WaitsDeps): Waits {
+export function openWaits(deps: WaitsDeps) {
   const { store } = deps;
   const board = new WaitBoard(deps);
   const { acquire: enter } = openHolderLimit({
@@ -133,7 +107,8 @@ export function openWaits(deps: WaitsDeps): Waits {
   return {
     wait,
 
-    async batch(environmentId, requests, options) {
+    /** One item's failure leaves the others alone. */
+    async batch(environmentId: string, requests: readonly WaitRequest[], options: CatchupOptions) {
       if (requests.length > projectionWaitItemsMax)
         throw invalid("items", `at most ${projectionWaitItemsMax} in one batch`);
       const timeoutMs = timeoutOf(options.timeoutMs, projectionWaitMsMax);
@@ -155,7 +130,12 @@ export function openWaits(deps: WaitsDeps): Waits {
       }
     },
 
-    async forEvent(environmentId, { eventId, name, partition }, options) {
+    /** The same for the position of an event. */
+    async forEvent(
+      environmentId: string,
+      { eventId, name, partition }: { eventId: string; name: string; partition: string },
+      options: CatchupOptions,
+    ) {
       if (!(await getProjection(store, { environment_id: environmentId, name })))
         throw unknownProjection(name);
       const event = await findEvent(store, environmentId, eventId);
@@ -163,7 +143,7 @@ export function openWaits(deps: WaitsDeps): Waits {
       return wait(environmentId, { name, minPosition: event.position, partition }, options);
     },
 
-    async *stream(environmentId, request, options) {
+    async *stream(environmentId: string, request: WaitRequest, options: CatchupOptions) {
       const timeoutMs = timeoutOf(options.timeoutMs, projectionWaitStreamMsMax);
       const leave = enter(environmentId);
       try {
@@ -177,7 +157,12 @@ export function openWaits(deps: WaitsDeps): Waits {
       }
     },
 
-    async reached(environmentId, request, options) {
+    /** Resolves once a read of the projection shows all up to the position; `unavailable` after the time. */
+    async reached(
+      environmentId: string,
+      request: WaitRequest,
+      options: { timeoutMs: number; signal: AbortSignal },
+    ) {
       const { name, minPosition } = request;
       if (await isRead(store, environmentId, request)) return;
       const leave = enter(environmentId);
@@ -193,8 +178,10 @@ export function openWaits(deps: WaitsDeps): Waits {
       }
     },
 
+    /** The tick of loop `projections.waits`: one query for all, for changes whose hint was lost. */
     lookOnce: () => board.lookOnce(),
 
+    /** Answers all waits as they are. */
     drain() {
       isDraining = true;
       for (const { rest } of board.open) rest.wake();
