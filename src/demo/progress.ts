@@ -1,13 +1,9 @@
 /** Tells how far the demo is: one live line on a terminal, a plain line every tenth elsewhere. */
-export interface Progress {
-  show(done: number, total: number, what: string): void;
-  /** A line that stays. */
-  say(text: string): void;
-}
+export type Progress = ReturnType<typeof createProgress>;
 
 const barWidth = 30;
 
-export function createProgress(out: NodeJS.WriteStream = process.stdout): Progress {
+export function createProgress(out: NodeJS.WriteStream = process.stdout) {
   let live = false;
   let lastTenth = -1;
   const clear = () => {
@@ -15,7 +11,7 @@ export function createProgress(out: NodeJS.WriteStream = process.stdout): Progre
     live = false;
   };
   return {
-    show(done, total, what) {
+    show(done: number, total: number, what: string) {
       const share = total === 0 ? 1 : done / total;
       if (out.isTTY) {
         const filled = Math.round(share * barWidth);
@@ -29,7 +25,8 @@ export function createProgress(out: NodeJS.WriteStream = process.stdout): Progre
       if (tenth > lastTenth) out.write(`  ${done}/${total} ${what}\n`);
       lastTenth = Math.max(tenth, lastTenth);
     },
-    say(text) {
+    /** A line that stays. */
+    say(text: string) {
       clear();
       out.write(`${text}\n`);
     },

@@ -35,14 +35,7 @@ export interface GrpcOptions {
   connections?: Connections | undefined;
 }
 
-export interface ListeningGrpc {
-  port: number;
-  url: string;
-  /**
-   * Refuses new connections, tells clients to go, lets streams end, and cuts what is left after `drainMs`.
-   */
-  stop(drainMs: number): Promise<void>;
-}
+export type ListeningGrpc = Awaited<ReturnType<typeof listenGrpc>>;
 
 const {
   NGHTTP2_CANCEL: cancelled,
@@ -104,7 +97,7 @@ const listening = (server: Http2Server, { port, hostname }: GrpcOptions): Promis
  * gRPC needs trailers, which Bun's own server does not send: the same operations behind node:http2, on a port
  * of its own.
  */
-export async function listenGrpc(options: GrpcOptions): Promise<ListeningGrpc> {
+export async function listenGrpc(options: GrpcOptions) {
   const { edge, bodyBytesMax, services, tls, connections, idleMs = 5 * 60_000 } = options;
   const surface: Surface = {
     ...{ edge, bodyBytesMax, headers: baseHeaders([]), room: openBodyBudget(), idleSeconds: idleMs / 1000 },
@@ -193,7 +186,10 @@ export async function listenGrpc(options: GrpcOptions): Promise<ListeningGrpc> {
   return {
     port,
     url: `${tls ? "https" : "http"}://${host.includes(":") ? `[${host}]` : host}:${port}`,
-    async stop(drainMs) {
+    /**
+     * Refuses new connections, tells clients to go, lets streams end, and cuts what is left after `drainMs`.
+     */
+    async stop(drainMs: number) {
       const over = new AbortController();
       const closed = new Promise<void>((done) => server.close(() => done())).then(() => over.abort());
       for (const session of sessions) session.close();

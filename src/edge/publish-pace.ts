@@ -26,20 +26,13 @@ export interface PublishPaceDeps {
   readersOf: (channelId: string) => number;
 }
 
-export interface PublishPace {
-  publish(channelId: string, text: string, kind: keyof typeof gatherings): void;
-  /**
-   * Sends what has gathered. Called before a connection joins or leaves a channel: otherwise a new reader
-   * would get what its replay had already, and a leaving one would miss the end.
-   */
-  flush(): void;
-}
+export type PublishPace = ReturnType<typeof openPublishPace>;
 
 /**
  * Lets texts for many connections gather for a few milliseconds, so that a connection gets them in one write.
  * A text goes at once if none was sent just before, or few connections read. Texts always keep their order.
  */
-export function openPublishPace({ clock, send, readersOf }: PublishPaceDeps): PublishPace {
+export function openPublishPace({ clock, send, readersOf }: PublishPaceDeps) {
   let gathered: { channelId: string; text: string }[] = [];
   let chars = 0;
   /** Of the last flush: when it was, by the monotonic clock, and how many writes it took. */
@@ -60,9 +53,13 @@ export function openPublishPace({ clock, send, readersOf }: PublishPaceDeps): Pu
   }
 
   return {
+    /**
+     * Sends what has gathered. Called before a connection joins or leaves a channel: otherwise a new reader would get
+     * what its replay had already, and a leaving one would miss the end.
+     */
     flush,
 
-    publish(channelId, text, kind) {
+    publish(channelId: string, text: string, kind: keyof typeof gatherings) {
       gathered.push({ channelId, text });
       chars += text.length;
       const { writesPerSecond, msMax } = gatherings[kind];

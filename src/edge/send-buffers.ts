@@ -15,12 +15,7 @@ export interface BufferedConnection {
   cut(): void;
 }
 
-export interface SendBuffers {
-  add(reader: BufferedConnection): void;
-  remove(reader: BufferedConnection): void;
-  /** Notes that this much was sent. */
-  sent(bytes: number): void;
-}
+export type SendBuffers = ReturnType<typeof watchSendBuffers>;
 
 export interface SendBufferOptions {
   clock: Pick<Clock, "after">;
@@ -35,7 +30,7 @@ export function watchSendBuffers({
   clock,
   bytesMax = unreadBytesMax,
   callerBytesMax = unreadOfCallerBytesMax,
-}: SendBufferOptions): SendBuffers {
+}: SendBufferOptions) {
   const readers = new Set<BufferedConnection>();
   let sentSince = 0;
   let looking = false;
@@ -68,9 +63,10 @@ export function watchSendBuffers({
   }
 
   return {
-    add: (reader) => void readers.add(reader),
-    remove: (reader) => void readers.delete(reader),
-    sent(bytes) {
+    add: (reader: BufferedConnection) => void readers.add(reader),
+    remove: (reader: BufferedConnection) => void readers.delete(reader),
+    /** Notes that this much was sent. */
+    sent(bytes: number) {
       sentSince += bytes;
       if (looking || sentSince < lookEveryBytes) return;
       looking = true;

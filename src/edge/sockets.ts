@@ -14,7 +14,7 @@ import {
   type SocketSession,
   type Subscribed,
 } from "./open-socket.ts";
-import { openPublishPace, type PublishPace } from "./publish-pace.ts";
+import { openPublishPace } from "./publish-pace.ts";
 import { watchSendBuffers } from "./send-buffers.ts";
 import type { BegunSocket, SocketDoor } from "./socket-door.ts";
 import { openSocketGate } from "./socket-gate.ts";
@@ -42,14 +42,7 @@ export interface SocketsDeps {
   }) => SocketSession;
 }
 
-export interface Sockets {
-  upgrades: readonly Upgrade[];
-  /** To every connection that has joined the channel. */
-  publish: PublishPace["publish"];
-  /** Closes all sockets with 1012, after which clients look for another node. */
-  drain(): void;
-  size(): number;
-}
+export type Sockets = ReturnType<typeof openSockets>;
 
 /**
  * Bun's options for every socket. A reader that is too slow is closed; its client comes back and resumes by
@@ -87,7 +80,7 @@ const notUpgraded = () =>
     headers: { upgrade: "websocket", "content-type": "application/json" },
   });
 
-export function openSockets({ edge, operation, watches, connect }: SocketsDeps): Sockets {
+export function openSockets({ edge, operation, watches, connect }: SocketsDeps) {
   const gate = openSocketGate(edge, operation);
   const all = new Set<RawSocket>();
   let publishing: EdgeServer | undefined;
@@ -190,8 +183,10 @@ export function openSockets({ edge, operation, watches, connect }: SocketsDeps):
   return {
     upgrades: [main, ...watches.map((watch) => watchDoor(edge, watch))].map(upgradeAt),
 
+    /** To every connection that has joined the channel. */
     publish: pace.publish,
 
+    /** Closes all sockets with 1012, after which clients look for another node. */
     drain() {
       draining = true;
       pace.flush();

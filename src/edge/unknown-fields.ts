@@ -5,17 +5,13 @@ import type { Metrics } from "../kit/metrics.ts";
 import type { Operation } from "../kit/operation.ts";
 
 /** What happens to unknown fields in requests that may have them. */
-export interface UnknownFields {
-  /** `SVC_STRICT_INPUT`: they are refused instead. */
-  readonly strict: boolean;
-  ignored(operation: Operation, field: string): void;
-}
+export type UnknownFields = ReturnType<typeof openUnknownFields>;
 
 /** Unknown names that are logged, each once. */
 const loggedMax = 1_000;
 const fieldCharsMax = 100;
 
-export function openUnknownFields(host: { log: Log; metrics: Metrics; strict: boolean }): UnknownFields {
+export function openUnknownFields(host: { log: Log; metrics: Metrics; strict: boolean }) {
   const count = host.metrics.counter({
     name: "svc_unknown_fields_total",
     help: "Fields of requests that this server does not know and passed over; the debug log names each once.",
@@ -23,8 +19,9 @@ export function openUnknownFields(host: { log: Log; metrics: Metrics; strict: bo
   });
   const logged = new Set<string>();
   return {
+    /** `SVC_STRICT_INPUT`: they are refused instead. */
     strict: host.strict,
-    ignored({ name }, field) {
+    ignored({ name }: Operation, field: string) {
       count(name).add();
       const shown = field.slice(0, fieldCharsMax);
       const key = `${name} ${shown.replaceAll(/\[[^\]]*\]/g, "[]")}`;

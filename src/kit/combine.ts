@@ -81,24 +81,19 @@ export interface CombineCounters {
   refused: number;
 }
 
-export interface Combiner<Item, Result> {
-  readonly name: string;
-  /** Rejects with the error of the item or of its flush, or with `resource_exhausted` when too many wait. */
-  submit(item: Item): Promise<Result>;
-  /** Resolves once nothing waits and nothing is in flight. */
-  drain(): Promise<void>;
-  counters(): CombineCounters;
-}
+export type Combiner<Item, Result> = ReturnType<typeof combine<Item, Result>>;
 
 /**
  * Group commit: while one flush of a lane commits, later callers gather for the next. A first caller is
  * flushed at once, together with the callers of the same microtask.
  */
-export function combine<Item, Result>(options: CombineOptions<Item, Result>): Combiner<Item, Result> {
+export function combine<Item, Result>(options: CombineOptions<Item, Result>) {
   const flushes = new Flushes(options);
   return {
     name: options.name,
-    submit: (item) => flushes.submit(item),
+    /** Rejects with the error of the item or of its flush, or with `resource_exhausted` when too many wait. */
+    submit: (item: Item) => flushes.submit(item),
+    /** Resolves once nothing waits and nothing is in flight. */
     drain: () => flushes.drain(),
     counters: () => ({ ...flushes.count }),
   };

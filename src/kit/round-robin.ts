@@ -90,12 +90,9 @@ export async function roundRobin(
 }
 
 /** Work that did not fit into one slice. */
-interface Backlog {
-  /** One turn of all environments. False when another node claims the rest, or it cannot be claimed now. */
-  round(): Promise<boolean>;
-}
+type Backlog = ReturnType<typeof openBacklog>;
 
-function openBacklog(work: SharedWork, clock: TurnsOptions["clock"], limit: number): Backlog {
+function openBacklog(work: SharedWork, clock: TurnsOptions["clock"], limit: number) {
   let waiting = new Map<string, WorkScope[]>();
   let goodUntil = 0;
   let taken = 0;
@@ -109,7 +106,8 @@ function openBacklog(work: SharedWork, clock: TurnsOptions["clock"], limit: numb
   }
 
   return {
-    async round() {
+    /** One turn of every environment. False when the rest is claimed by another node, or cannot be claimed now. */
+    async round(): Promise<boolean> {
       if (isLookedThrough()) await lookUp();
       taken += waiting.size === 1 ? await alone(work, waiting, limit) : await round(work, waiting, limit);
       return taken > 0 || !isLookedThrough();

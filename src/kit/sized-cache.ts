@@ -1,18 +1,8 @@
 /** A cache bounded in number and in size. The entry set last always stays. */
-export interface SizedCache<Value> {
-  get(key: string): Value | undefined;
-  set(key: string, value: Value, chars: number): void;
-  delete(key: string): void;
-}
+export type SizedCache<Value> = ReturnType<typeof sizedCache<Value>>;
 
 /** The longest kept ones make room. */
-export function sizedCache<Value>({
-  entriesMax,
-  charsMax,
-}: {
-  entriesMax: number;
-  charsMax: number;
-}): SizedCache<Value> {
+export function sizedCache<Value>({ entriesMax, charsMax }: { entriesMax: number; charsMax: number }) {
   const kept = new Map<string, { value: Value; chars: number }>();
   let chars = 0;
 
@@ -22,8 +12,8 @@ export function sizedCache<Value>({
   };
 
   return {
-    get: (key) => kept.get(key)?.value,
-    set(key, value, size) {
+    get: (key: string) => kept.get(key)?.value,
+    set(key: string, value: Value, size: number) {
       drop(key);
       for (const oldest of kept.keys()) {
         if (kept.size < entriesMax && chars + size <= charsMax) break;

@@ -1,13 +1,3 @@
-/** Values by pattern: a topic finds its own without looking at the others. */
-export interface Trie<Value> {
-  /** `*` matches one token, a last `>` one or more. */
-  add(pattern: readonly string[], value: Value): void;
-  remove(pattern: readonly string[], value: Value): void;
-  /** In no promised order; a value that was added under several patterns comes once for each. */
-  match(tokens: readonly string[]): Value[];
-  isEmpty(): boolean;
-}
-
 interface TrieNode<Value> {
   next: Map<string, TrieNode<Value>>;
   /** Patterns that end here. */
@@ -21,7 +11,8 @@ const newNode = <Value>(): TrieNode<Value> => ({ next: new Map(), values: new Se
 const isEmpty = <Value>({ next, values, rest }: TrieNode<Value>): boolean =>
   next.size === 0 && values.size === 0 && rest.size === 0;
 
-export function openTrie<Value>(): Trie<Value> {
+/** Values by pattern: a topic finds its own without looking at the others. */
+export function openTrie<Value>() {
   const root = newNode<Value>();
 
   function collect(place: TrieNode<Value>, tokens: readonly string[], at: number, found: Value[]): void {
@@ -49,7 +40,8 @@ export function openTrie<Value>(): Trie<Value> {
   }
 
   return {
-    add(pattern, value) {
+    /** `*` matches one token, a last `>` one or more. */
+    add(pattern: readonly string[], value: Value) {
       let place = root;
       for (const [at, token] of pattern.entries()) {
         if (token === ">" && at === pattern.length - 1) {
@@ -65,8 +57,9 @@ export function openTrie<Value>(): Trie<Value> {
       }
       place.values.add(value);
     },
-    remove: (pattern, value) => prune(root, pattern, 0, value),
-    match(tokens) {
+    remove: (pattern: readonly string[], value: Value) => prune(root, pattern, 0, value),
+    /** In no promised order; a value that was added under several patterns comes once for each. */
+    match(tokens: readonly string[]): Value[] {
       const found: Value[] = [];
       collect(root, tokens, 0, found);
       return found;

@@ -9,15 +9,7 @@ export interface TtlCacheOptions<Value extends object> {
 }
 
 /** Caches the answers of a slow read for a short time. Concurrent callers of one key share one read. */
-export interface TtlCache<Value extends object> {
-  /** The cached value; undefined when there is none. */
-  peek(key: string): Value | undefined;
-  /** The cached value, or what is read now. A missing value is cached too, a failed read is not. */
-  get(key: string): Promise<Value | undefined>;
-  forget(key: string): void;
-  /** Forgets the values that the predicate names, and what is being read: it may be one of them. */
-  forgetWhere(isMeant: (value: Value) => boolean): void;
-}
+export type TtlCache<Value extends object> = ReturnType<typeof ttlCache<Value>>;
 
 interface CacheEntry<Value> {
   value: Value;
@@ -28,7 +20,7 @@ interface PendingRead<Value> {
   answer: Promise<Value | undefined> | undefined;
 }
 
-export function ttlCache<Value extends object>(options: TtlCacheOptions<Value>): TtlCache<Value> {
+export function ttlCache<Value extends object>(options: TtlCacheOptions<Value>) {
   const { clock, keptMs, entriesMax, read } = options;
   const found = new Map<string, CacheEntry<Value>>();
   // Missing values are kept apart: a flood of keys that do not exist must not push out those that do.
@@ -59,11 +51,13 @@ export function ttlCache<Value extends object>(options: TtlCacheOptions<Value>):
     }
   };
   return {
-    peek(key) {
+    /** The cached value; undefined when there is none. */
+    peek(key: string): Value | undefined {
       const kept = found.get(key);
       return kept !== undefined && kept.until > clock.elapsed() ? kept.value : undefined;
     },
-    get(key) {
+    /** The cached value, or what is read now. A missing value is cached too, a failed read is not. */
+    get(key: string): Promise<Value | undefined> {
       const kept = found.get(key) ?? missing.get(key);
       if (kept !== undefined && kept.until > clock.elapsed()) return Promise.resolve(kept.value);
       const running = reading.get(key)?.answer;
@@ -73,12 +67,13 @@ export function ttlCache<Value extends object>(options: TtlCacheOptions<Value>):
       mine.answer = ask(key, mine);
       return mine.answer;
     },
-    forget(key) {
+    forget(key: string) {
       found.delete(key);
       missing.delete(key);
       reading.delete(key);
     },
-    forgetWhere(isMeant) {
+    /** Forgets the values that the predicate names, and what is being read: it may be one of them. */
+    forgetWhere(isMeant: (value: Value) => boolean) {
       for (const [key, { value }] of found) if (isMeant(value)) found.delete(key);
       reading.clear();
     },

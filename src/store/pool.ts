@@ -18,18 +18,7 @@ export interface PoolOptions<Client extends Pooled> {
   onWaited?: (ms: number) => void;
 }
 
-export interface Pool<Client extends Pooled> {
-  acquire(): Promise<Client>;
-  release(client: Client): void;
-  /** Those in use are destroyed when they come back. */
-  close(): void;
-  /** Clients that exist, in use or not. */
-  size(): number;
-  /** Clients that are being opened or in somebody's hands. */
-  inUse(): number;
-  /** Callers that wait for a client. */
-  waiting(): number;
-}
+export type Pool<Client extends Pooled> = ReturnType<typeof pool<Client>>;
 
 interface ConnectionRequest<Client> {
   resolve: (client: Client) => void;
@@ -38,7 +27,7 @@ interface ConnectionRequest<Client> {
 }
 
 /** Opens clients when they are wanted, up to `sizeMax`; callers beyond that wait in order. */
-export function pool<Client extends Pooled>(options: PoolOptions<Client>): Pool<Client> {
+export function pool<Client extends Pooled>(options: PoolOptions<Client>) {
   const { clock, sizeMax, waitMsMax, open, onWaited } = options;
   const idle: Client[] = [];
   const waiting: ConnectionRequest<Client>[] = [];
@@ -102,7 +91,7 @@ export function pool<Client extends Pooled>(options: PoolOptions<Client>): Pool<
   };
 
   return {
-    async acquire() {
+    async acquire(): Promise<Client> {
       if (closed) throw new StoreError("unavailable", "the store is closed");
       for (let client = idle.pop(); client; client = idle.pop()) {
         if (client.usable()) return client;
@@ -115,13 +104,17 @@ export function pool<Client extends Pooled>(options: PoolOptions<Client>): Pool<
       throw new StoreError("unavailable", "the store is closed");
     },
     release,
+    /** Those in use are destroyed when they come back. */
     close() {
       closed = true;
       for (const client of idle.splice(0)) drop(client);
       endRequests((request) => request.reject(new StoreError("unavailable", "the store is closed")));
     },
+    /** Clients that exist, in use or not. */
     size: () => size,
+    /** Clients that are being opened or in somebody's hands. */
     inUse: () => size - idle.length,
+    /** Callers that wait for a client. */
     waiting: () => waiting.length,
   };
 }
