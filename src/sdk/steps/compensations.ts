@@ -22,18 +22,7 @@ export interface Undone {
 }
 
 /** What a run undoes when it ends without success. */
-export interface Compensations {
-  /**
-   * Takes the id at once, so that it does not depend on which step ends first. `undone` is the step to be
-   * undone, where there is one.
-   */
-  reserve(name: string, scope: Scope, undone?: StepUse): UndoReservation;
-  /**
-   * Runs them in reverse order, one after the other. Never throws; one that is stored already is not
-   * repeated. `isCutOff`: what was begun last may be done although it is not stored.
-   */
-  run(isCutOff?: boolean): Promise<Undone>;
-}
+export type Compensations = ReturnType<typeof createCompensations>;
 
 /** As on the server. */
 const shiftedBy = 1_000_000;
@@ -45,7 +34,7 @@ interface Compensation {
   undo: (() => unknown) | undefined;
 }
 
-export function createCompensations(execution: Execution): Compensations {
+export function createCompensations(execution: Execution) {
   const { host } = execution;
   const registered: Compensation[] = [];
 
@@ -78,7 +67,11 @@ export function createCompensations(execution: Execution): Compensations {
   }
 
   return {
-    reserve(name, scope, undone) {
+    /**
+     * Takes the id at once, so that it does not depend on which step ends first. `undone` is the step to be undone, where
+     * there is one.
+     */
+    reserve(name: string, scope: Scope, undone?: StepUse): UndoReservation {
       const own = `compensate:${name}`;
       const n = numberOf(`${scope.id}:${own}`, undone);
       const step = { name: own, scope, stepId: `${scope.id}:${escapeName(own)}:${n}` };
@@ -102,7 +95,11 @@ export function createCompensations(execution: Execution): Compensations {
       };
     },
 
-    async run(isCutOff = false) {
+    /**
+     * Runs them in reverse order, one after the other. Never throws; one that is stored already is not repeated.
+     * `isCutOff`: what was begun last may be done although it is not stored.
+     */
+    async run(isCutOff = false): Promise<Undone> {
       execution.undoes();
       let failedCount = 0;
       let again: Undone["again"];

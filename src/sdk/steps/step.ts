@@ -1,6 +1,6 @@
 import { errorOf, NonRetryableError, type ReportedError, StepFailedError } from "../wire/errors.ts";
 import type { Logger } from "../wire/types.ts";
-import type { AskedWait, CompletedStep, Yield } from "../wire/wire.ts";
+import type { CompletedStep, Yield } from "../wire/wire.ts";
 import { Course, open } from "./course.ts";
 import type { Deviations } from "./deviations.ts";
 import { Handling } from "./handling.ts";
@@ -10,48 +10,14 @@ import type { ExecutionHost, PerformOptions, StepUse, StepWork } from "./step-ho
 import { triedOf } from "./step-retry.ts";
 
 /** One execution as its steps see it. */
-export interface Execution {
-  readonly runId: string;
-  readonly host: ExecutionHost;
-  readonly scopes: Scopes;
-  /** Undefined where nothing is stored that the handler has to reach again. */
-  readonly deviations: Deviations | undefined;
-  /** Throws for a call within a step. False when nothing begins here any more: what was called stays open. */
-  requireGoing(name?: string): boolean;
-  /** The next use of a name; undefined when its step may not begin: what was called stays open. */
-  enter(name: string): StepUse | undefined;
-  /** The stored result of a step, or that of its work. */
-  perform(step: StepUse, work: StepWork, options?: PerformOptions): Promise<unknown>;
-  /** The stored result of a step that others finish; without one it stays open. */
-  awaitStored(
-    name: string,
-    reason: (base: { step_id: string; step_name: string }) => Yield,
-    /** What is made of a step that was not finished in time; left out it is a failure. */
-    late?: (message: string) => unknown,
-  ): Promise<unknown>;
-  /** What the SDK itself computes for the handler. */
-  during<Result>(work: Promise<Result>): Promise<Result>;
-  isWaiting(branch: Scope): boolean;
-  joined(parent: Scope): void;
-  whenResting(check?: () => boolean): Promise<void>;
-  /** Follows the handler to its end and answers its result; undefined when it waits. Throws what it threw. */
-  follow(handler: () => Promise<unknown>): Promise<{ output: unknown } | undefined>;
-  /** What the handler waits for, in the order of its calls; `isWhole`: that may be more than one thing. */
-  waits(): { list: AskedWait[]; isWhole: boolean };
-  /** From here on nothing can be waited for: what the run did is undone. */
-  undoes(): void;
-  /** Runs the handler up to where it was when its run came to its end: what is not stored does not begin. */
-  replay(handler: () => Promise<unknown>): Promise<void>;
-  /** The step that threw this. */
-  stepOf(thrown: unknown): string | undefined;
-}
+export type Execution = ReturnType<typeof createExecution>;
 
 export function createExecution(
   runId: string,
   host: ExecutionHost,
   log: Logger,
   deviations?: Deviations | undefined,
-): Execution {
+) {
   const scopes = createScopes(runId);
   const course = new Course();
   const isStored = (stepId: string) => placeOf(stepId) !== undefined;
@@ -60,6 +26,7 @@ export function createExecution(
   let replaying = false;
   let places: Map<string, number> | undefined;
 
+  /** Throws for a call within a step. False when nothing begins here any more: what was called stays open. */
   function requireGoing(name = ""): boolean {
     const outer = scopes.currentStep();
     if (outer !== undefined) throw nestedStep(name, outer);
@@ -67,35 +34,12 @@ export function createExecution(
     return handling.isHeld();
   }
 
-  function use(name: string): StepUse {
-    if (typeof name !== "string" || name === "") throw new TypeError("a step needs a name");
-    const scope = scopes.current();
-    const n = scope.used.get(name) ?? 0;
-    scope.used.set(name, n + 1);
-    const stepId = `${scope.id}:${escapeName(name)}:${n}`;
-    // Rows of older SDKs carry the name as it is.
-    const legacyId = `${scope.id}:${name}:${n}`;
-    const usedId = legacyId !== stepId && !host.memo(stepId) && host.memo(legacyId) ? legacyId : stepId;
-    deviations?.reached(usedId);
-    return { name, stepId: usedId, scope };
-  }
-
   function placeOf(stepId: string): number | undefined {
     places ??= new Map(host.stored().map(({ step_id }, place) => [step_id, place]));
     return places.get(stepId);
   }
 
-  /** What is stored, in its turn. */
-  const stored = (stepId: string, result: () => unknown): Promise<unknown> =>
-    new Promise((resolve, reject) => {
-      course.giveStored(placeOf(stepId) ?? Number.POSITIVE_INFINITY, () => {
-        try {
-          resolve(result());
-        } catch (error) {
-          reject(error);
-        }
-      });
-    });
+  const stored = (stepId: string, result: () => unknown) => inItsTurn(course, placeOf(stepId), result);
 
   function blamed(error: unknown, stepId: string): unknown {
     if (typeof error === "object" && error !== null && !culprits.has(error)) culprits.set(error, stepId);
@@ -105,29 +49,39 @@ export function createExecution(
   const compute = computing({ runId, host, scopes, log, course, handling, blamed });
 
   return {
-    ...{ runId, host, scopes, deviations, requireGoing },
-    stepOf: (thrown) => (typeof thrown === "object" && thrown !== null ? culprits.get(thrown) : undefined),
-    isWaiting: (branch) => course.isWaiting(branch),
-    whenResting: (check) => course.whenResting(check),
-    joined(parent) {
+    ...{ runId, host, scopes, requireGoing },
+    /** Undefined where nothing is stored that the handler is to come to again. */
+    deviations,
+    /** The step that threw this. */
+    stepOf: (thrown: unknown) =>
+      typeof thrown === "object" && thrown !== null ? culprits.get(thrown) : undefined,
+    isWaiting: (branch: Scope) => course.isWaiting(branch),
+    whenResting: (check?: () => boolean) => course.whenResting(check),
+    joined(parent: Scope) {
       parent.lastMet = course.lastMet;
     },
+    /** What the handler waits for, in the order of its calls; `isWhole` where that may be more than one thing. */
     waits: () => ({
       list: course.waits.flatMap(({ yielded }) => yielded ?? []),
       isWhole: course.wasParallel,
     }),
 
-    enter(name) {
+    /** The next use of a name; undefined when its step may not begin: what was called stays open. */
+    enter(name: string): StepUse | undefined {
       if (!requireGoing(name)) return undefined;
-      const step = use(name);
+      const step = useOf(name, { host, scopes, deviations });
       return handling.isLate(step) ? undefined : step;
     },
 
-    during: (work) => handling.during(work),
-    follow: (handler) => handling.follow(handler),
+    /** What the SDK itself computes for the handler. */
+    during: <Result>(work: Promise<Result>) => handling.during(work),
+    /** Follows the handler until it ends, and answers its result; undefined when it waits. Throws what it threw. */
+    follow: (handler: () => Promise<unknown>) => handling.follow(handler),
+    /** From here on nothing can be waited for: what the run did is undone. */
     undoes: () => handling.undoes(),
 
-    async replay(handler) {
+    /** Runs the handler up to where it was when its run came to its end: what is not stored does not begin. */
+    async replay(handler: () => Promise<unknown>) {
       replaying = true;
       try {
         await handling.follow(handler);
@@ -135,7 +89,8 @@ export function createExecution(
       replaying = false;
     },
 
-    perform(step, work, options = {}) {
+    /** The stored result of a step, or that of its work. */
+    perform(step: StepUse, work: StepWork, options: PerformOptions = {}): Promise<unknown> {
       const { stepId, scope } = step;
       const memo = host.memo(stepId);
       if (memo && isCompleted(memo)) return stored(stepId, handedTo(scope, memo.output));
@@ -148,7 +103,13 @@ export function createExecution(
       return replaying ? course.wait(scope, undefined) : compute(step, work, options, tried);
     },
 
-    async awaitStored(name, reason, late) {
+    /** The stored result of a step that others finish; without one it stays open. */
+    async awaitStored(
+      name: string,
+      reason: (base: { step_id: string; step_name: string }) => Yield,
+      /** What is made of a step that was not finished in time; left out it is a failure. */
+      late?: (message: string) => unknown,
+    ): Promise<unknown> {
       const step = this.enter(name);
       if (!step) return open();
       const { stepId, scope } = step;
@@ -170,6 +131,34 @@ export function createExecution(
     },
   };
 }
+
+function useOf(
+  name: string,
+  { host, scopes, deviations }: { host: ExecutionHost; scopes: Scopes; deviations: Deviations | undefined },
+): StepUse {
+  if (typeof name !== "string" || name === "") throw new TypeError("a step needs a name");
+  const scope = scopes.current();
+  const n = scope.used.get(name) ?? 0;
+  scope.used.set(name, n + 1);
+  const stepId = `${scope.id}:${escapeName(name)}:${n}`;
+  // Rows of older SDKs carry the name as it is.
+  const legacyId = `${scope.id}:${name}:${n}`;
+  const usedId = legacyId !== stepId && !host.memo(stepId) && host.memo(legacyId) ? legacyId : stepId;
+  deviations?.reached(usedId);
+  return { name, stepId: usedId, scope };
+}
+
+/** What is stored, in its turn. */
+const inItsTurn = (course: Course, place: number | undefined, result: () => unknown): Promise<unknown> =>
+  new Promise((resolve, reject) => {
+    course.giveStored(place ?? Number.POSITIVE_INFINITY, () => {
+      try {
+        resolve(result());
+      } catch (error) {
+        reject(error);
+      }
+    });
+  });
 
 const isCompleted = ({ status = "completed" }: CompletedStep): boolean => status === "completed";
 

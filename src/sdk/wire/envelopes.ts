@@ -41,21 +41,17 @@ function endOf(text: string): SvcError | undefined {
   return errorOfCode(code, error.message ?? code, reason);
 }
 
-export interface EnvelopeReader {
-  /** Takes bytes as they arrive, and calls back for each complete message. Throws on what is no message. */
-  take(bytes: Uint8Array): void;
-}
-
-/** `onEnd` is called for the envelope that ends a stream; nothing is read after it. */
+/** `onEnd` is called for the envelope that ends a stream; nothing is read behind it. */
 export function readEnvelopes(
   onMessage: (message: Record<string, unknown>) => void,
   onEnd: (error: SvcError | undefined) => void,
-): EnvelopeReader {
+) {
   const decoder = new TextDecoder();
   let unread = new Uint8Array(0);
   let over = false;
   return {
-    take(bytes) {
+    /** Takes bytes as they arrive, and calls back for each message that is complete. Throws on what is no message. */
+    take(bytes: Uint8Array) {
       let all: Uint8Array = bytes;
       if (unread.length > 0) {
         all = new Uint8Array(unread.length + bytes.length);

@@ -29,18 +29,9 @@ export interface JobOptions
 }
 
 /** One execution of a run, from assignment to its last report. */
-export interface RunningJob {
-  readonly jobId: string;
-  readonly startedAt: string;
-  /** Resolves when nothing is left to do for it; never rejects. */
-  readonly done: Promise<void>;
-  /** Raises the handler's signal; nothing is reported from here on. */
-  abandon(reason: SvcError): void;
-  /** Raises the handler's signal; what the run has to undo is still handed in. */
-  end(reason: SvcError): void;
-}
+export type RunningJob = ReturnType<typeof startJob>;
 
-export function startJob(options: JobOptions): RunningJob {
+export function startJob(options: JobOptions) {
   const { assignment, target, courier, lease, call, checkpointMs, isUndoneLater, log, onRoom } = options;
   const { job_id: jobId, run_id: runId } = assignment;
   const startedAt = new Date().toISOString();
@@ -120,8 +111,11 @@ export function startJob(options: JobOptions): RunningJob {
   return {
     jobId,
     startedAt,
+    /** Resolves when nothing is left to do for it; never rejects. */
     done,
-    abandon: (reason) => reporter.abandon(reason),
-    end: (reason) => reporter.end(reason),
+    /** Raises the handler's signal; nothing is reported from here on. */
+    abandon: (reason: SvcError) => reporter.abandon(reason),
+    /** Raises the handler's signal; what the run has to undo is still handed in. */
+    end: (reason: SvcError) => reporter.end(reason),
   };
 }

@@ -15,14 +15,7 @@ const msBetween = (since: Stamp, until: Stamp): number =>
  * What a worker knows of its job's lease. While its process was frozen, or an answer was late, another worker
  * may have taken the job: when the lease could be over, the worker asks the server before a step begins.
  */
-export interface Lease {
-  /** Undefined while the lease is held for sure; else resolves when confirmed, and rejects when lost. */
-  sure(): Promise<void> | undefined;
-  /** The server has answered a renewal that was sent at `askedAt`. */
-  renewed(askedAt: Stamp): void;
-  /** A poll or the stream broke: the server may take this process for dead, and end unrenewed leases. */
-  doubt(): void;
-}
+export type Lease = ReturnType<typeof createLease>;
 
 /** Where every answer is late, a step begins all the same: a server that is so slow ends leases as slowly. */
 const askTriesMax = 2;
@@ -43,7 +36,7 @@ export function createLease(
   { leftMs, leaseMs, isDoubted = false }: LeaseTimes,
   /** Throws SvcError when the job is lost. */
   confirm: () => Promise<void>,
-): Lease {
+) {
   /** How long the server waits for a renewal when this process seems to be gone. */
   const patience = leaseMs === undefined ? Number.POSITIVE_INFINITY : patienceMs(leaseMs);
   let lastsMs = leftMs;
@@ -79,17 +72,20 @@ export function createLease(
   }
 
   return {
-    sure() {
+    /** Undefined while the lease cannot be over; otherwise resolves when the server confirms it, rejects when the job is lost. */
+    sure(): Promise<void> | undefined {
       if (holds()) return undefined;
       asking ??= ask().finally(() => {
         asking = undefined;
       });
       return asking;
     },
-    renewed(at) {
+    /** The server has answered a renewal that was sent at `askedAt`. */
+    renewed(at: Stamp) {
       // Answered after the lease could have ended, a renewal may have come too late for this job.
       if (doubt ? endsDoubt(doubt, at) : holds()) note(at);
     },
+    /** A poll or the stream of this process broke: the server may take it for dead, and end what it does not renew soon. */
     doubt() {
       const last = stamp();
       doubt = { first: doubt?.first ?? last, last };

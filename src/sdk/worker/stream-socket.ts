@@ -4,12 +4,7 @@ import { envelope, readEnvelopes } from "../wire/envelopes.ts";
 import { SvcError } from "../wire/errors.ts";
 
 /** One conversation over HTTP/2: JSON messages in the envelopes of the Connect protocol. */
-export interface StreamSocket {
-  send(message: object): void;
-  /** Ends this side of the stream; messages of the server still arrive. */
-  hangUp(): void;
-  destroy(): void;
-}
+export type StreamSocket = Awaited<ReturnType<typeof openStreamSocket>>;
 
 export interface StreamSocketOptions {
   url: string;
@@ -20,7 +15,7 @@ export interface StreamSocketOptions {
   onEnd: (error: SvcError | undefined) => void;
 }
 
-export async function openStreamSocket(options: StreamSocketOptions): Promise<StreamSocket> {
+export async function openStreamSocket(options: StreamSocketOptions) {
   // Only workers on streams need it.
   const { connect } = await import("node:http2");
   const session: ClientHttp2Session = connect(new URL(options.url).origin);
@@ -78,9 +73,10 @@ export async function openStreamSocket(options: StreamSocketOptions): Promise<St
   });
 
   return {
-    send(message) {
+    send(message: object) {
       if (!over && !stream.destroyed) stream.write(envelope(JSON.stringify(message)));
     },
+    /** Ends this side of the stream; messages of the server still arrive. */
     hangUp() {
       if (!over && !stream.destroyed) stream.end();
     },
