@@ -54,8 +54,8 @@ export function openPublishPace({ clock, send, readersOf }: PublishPaceDeps) {
 
   return {
     /**
-     * Sends what has gathered. Called before a connection joins or leaves a channel: otherwise a new reader would get
-     * what its replay had already, and a leaving one would miss the end.
+     * Sends what has gathered. Called before a connection joins or leaves a channel: otherwise a new reader
+     * would get what its replay had already, and a leaving one would miss the end.
      */
     flush,
 

@@ -140,19 +140,20 @@ export function openGate({ snapshots, scopeOf, clock }: GateDeps) {
     },
 
     /**
-     * Then, with the input read: throws when a deny policy of the caller's roles holds for a resource that the
-     * input names, or when the roles do not grant an action that the input costs besides the operation's own.
+     * Then, with the input read: throws when a deny policy of the caller's roles holds for a resource that
+     * the input names, or when the roles do not grant an action that the input costs besides the operation's
+     * own.
      */
     guard(call: GatedCall, operation: Operation, input: unknown): void | Promise<void> {
-      const crosses = operation.crossesOrgs && call.caller.impersonates;
+      const crosses = operation.special?.crossesOrgs && call.caller.impersonates;
       const named = crosses ? operation.environmentOf?.(input as never) : undefined;
       if (!named) return checkPolicies(call, operation, input);
       return moveTo(call, named).then(() => checkPolicies(call, operation, input));
     },
 
     /**
-     * The deny policies that may hide resources of a type from the caller, as of now; undefined when there are
-     * none.
+     * The deny policies that may hide resources of a type from the caller, as of now; undefined when there
+     * are none.
      */
     screen(call: GatedCall, operation: Operation, { action, type }: { action: string; type: string }) {
       const asked = { actions: namesOf(call, operation, action), type };

@@ -91,7 +91,7 @@ export function combine<Item, Result>(options: CombineOptions<Item, Result>) {
   const flushes = new Flushes(options);
   return {
     name: options.name,
-    /** Rejects with the error of the item or of its flush, or with `resource_exhausted` when too many wait. */
+    /** Rejects with the error of the item or its flush, or `resource_exhausted` when too many wait. */
     submit: (item: Item) => flushes.submit(item),
     /** Resolves once nothing waits and nothing is in flight. */
     drain: () => flushes.drain(),

@@ -106,7 +106,7 @@ function openBacklog(work: SharedWork, clock: TurnsOptions["clock"], limit: numb
   }
 
   return {
-    /** One turn of every environment. False when the rest is claimed by another node, or cannot be claimed now. */
+    /** One turn of all environments. False when another node claims the rest, or it cannot be claimed now. */
     async round(): Promise<boolean> {
       if (isLookedThrough()) await lookUp();
       taken += waiting.size === 1 ? await alone(work, waiting, limit) : await round(work, waiting, limit);

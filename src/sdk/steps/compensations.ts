@@ -68,8 +68,8 @@ export function createCompensations(execution: Execution) {
 
   return {
     /**
-     * Takes the id at once, so that it does not depend on which step ends first. `undone` is the step to be undone, where
-     * there is one.
+     * Takes the id at once, so that it does not depend on which step ends first. `undone` is the step to be
+     * undone, where there is one.
      */
     reserve(name: string, scope: Scope, undone?: StepUse): UndoReservation {
       const own = `compensate:${name}`;
@@ -96,8 +96,8 @@ export function createCompensations(execution: Execution) {
     },
 
     /**
-     * Runs them in reverse order, one after the other. Never throws; one that is stored already is not repeated.
-     * `isCutOff`: what was begun last may be done although it is not stored.
+     * Runs them in reverse order, one after the other. Never throws; one that is stored already is not
+     * repeated. `isCutOff`: what was begun last may be done although it is not stored.
      */
     async run(isCutOff = false): Promise<Undone> {
       execution.undoes();

@@ -60,7 +60,7 @@ export function createExecution(
     joined(parent: Scope) {
       parent.lastMet = course.lastMet;
     },
-    /** What the handler waits for, in the order of its calls; `isWhole` where that may be more than one thing. */
+    /** What the handler waits for, in the order of its calls; `isWhole`: that may be more than one thing. */
     waits: () => ({
       list: course.waits.flatMap(({ yielded }) => yielded ?? []),
       isWhole: course.wasParallel,
@@ -75,12 +75,12 @@ export function createExecution(
 
     /** What the SDK itself computes for the handler. */
     during: <Result>(work: Promise<Result>) => handling.during(work),
-    /** Follows the handler until it ends, and answers its result; undefined when it waits. Throws what it threw. */
+    /** Follows the handler to its end, for its result; undefined when it waits. Throws what it threw. */
     follow: (handler: () => Promise<unknown>) => handling.follow(handler),
     /** From here on nothing can be waited for: what the run did is undone. */
     undoes: () => handling.undoes(),
 
-    /** Runs the handler up to where it was when its run came to its end: what is not stored does not begin. */
+    /** Runs the handler up to where it was when its run ended: what is not stored does not begin. */
     async replay(handler: () => Promise<unknown>) {
       replaying = true;
       try {

@@ -50,7 +50,7 @@ export function readEnvelopes(
   let unread = new Uint8Array(0);
   let over = false;
   return {
-    /** Takes bytes as they arrive, and calls back for each message that is complete. Throws on what is no message. */
+    /** Takes bytes as they arrive, and calls back for each complete message. Throws on what is no message. */
     take(bytes: Uint8Array) {
       let all: Uint8Array = bytes;
       if (unread.length > 0) {

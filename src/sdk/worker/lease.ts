@@ -72,7 +72,7 @@ export function createLease(
   }
 
   return {
-    /** Undefined while the lease cannot be over; otherwise resolves when the server confirms it, rejects when the job is lost. */
+    /** Undefined while the lease is held for sure; else resolves when confirmed, and rejects when lost. */
     sure(): Promise<void> | undefined {
       if (holds()) return undefined;
       asking ??= ask().finally(() => {
@@ -85,7 +85,7 @@ export function createLease(
       // Answered after the lease could have ended, a renewal may have come too late for this job.
       if (doubt ? endsDoubt(doubt, at) : holds()) note(at);
     },
-    /** A poll or the stream of this process broke: the server may take it for dead, and end what it does not renew soon. */
+    /** A poll or the stream broke: the server may take this process for dead, and end unrenewed leases. */
     doubt() {
       const last = stamp();
       doubt = { first: doubt?.first ?? last, last };

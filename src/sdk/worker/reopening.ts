@@ -5,7 +5,7 @@ const delayMsMax = 5_000;
 /** A stream that lived this long resets the pauses; one that ended sooner may well end as soon again. */
 const livedMsMin = 5_000;
 
-/** Pauses between streams: a stream that ends as soon as it is open must not be opened hundreds of times a second. */
+/** Pauses between streams: one that ends right after opening must not reopen hundreds of times a second. */
 export function createReopening(
   chance: () => number = Math.random,
   now: () => number = () => performance.now(),
@@ -17,7 +17,7 @@ export function createReopening(
     opened() {
       openedAt = now();
     },
-    /** How long to wait before the next try, in milliseconds: 0 after a stream that lived, then more and more. */
+    /** The wait before the next try, in milliseconds: 0 after a stream that lived, then more and more. */
     delayMs(): number {
       if (openedAt !== undefined && now() - openedAt >= livedMsMin) troubles = 0;
       openedAt = undefined;

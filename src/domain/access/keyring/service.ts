@@ -59,7 +59,7 @@ export async function openKeyring(deps: KeyringDeps) {
     return key;
   }
 
-  /** Adds each secret of the settings that the ring does not know. One that it knows as an older one stays retired. */
+  /** Adds the secrets of the settings that the ring does not know. One that was retired stays so. */
   const adoptSettings = (): Promise<void> =>
     store.write(async (session) => {
       const list = await rows.holdRows(session);
@@ -71,7 +71,8 @@ export async function openKeyring(deps: KeyringDeps) {
         if (known && newest(list, kind)?.fingerprint !== print)
           log.warn("keyring.setting_outdated", { kind, about: "rotated since; the newer one is used" });
         if (secrets.get(kind)!.length > 0 && (wanted === undefined || known)) continue;
-        // Nodes that start at once wait here for the held rows: the first makes the secret, the others find it.
+        // Nodes that start at once wait here for the held rows: the first makes the secret, the others find
+        // it.
         const createdBy = wanted === undefined ? "system" : "settings";
         const secret = wanted ?? ids.secret(secretBytes);
         await writer.addSecret(session, held, { kind, secret, createdBy });
@@ -120,8 +121,8 @@ export async function openKeyring(deps: KeyringDeps) {
       return text;
     },
     /**
-     * A transaction that stores sealed values, new ones or ones that it moves. It is repeated when one of them is
-     * sealed under a master key that was rotated meanwhile: no node could open that value again.
+     * A transaction that stores sealed values, new ones or ones that it moves. It is repeated when one of
+     * them is sealed under a master key that was rotated meanwhile: no node could open that value again.
      */
     async writeSealed<R>(work: (session: Session) => Promise<{ result: R; sealed: readonly string[] }>) {
       for (let tries = 1; ; tries++) {

@@ -114,7 +114,7 @@ export function keys({ store, clock, ids, endSessions }: KeysDeps) {
     /** A key with its text, not yet stored. */
     make,
     hold: rows.holdKey,
-    /** The key with this text. Answers from the cache, without a promise, for half a second after a lookup. */
+    /** The key with this text. From the cache, without a promise, for half a second after a lookup. */
     find(text: string): KnownKey | undefined | Promise<KnownKey | undefined> {
       if (text.length > rules.keyTextBytesMax) return undefined;
       const hash = rules.keyHash(text);
@@ -149,7 +149,7 @@ export function keys({ store, clock, ids, endSessions }: KeysDeps) {
       return hash !== undefined;
     },
 
-    /** Gives the org's key a new text and ends its sessions; answers the hash of the old text, for `forget`. */
+    /** Gives the org's key a new text and ends its sessions; answers the old text's hash, for `forget`. */
     async rekey(session: Session, id: string, orgId: string, text: string): Promise<string> {
       rules.requireKeyText("new_value", text);
       const row = await rows.holdKey(session, id, orgId);

@@ -98,7 +98,7 @@ export function openPlatformUsers(deps: PlatformUsersDeps) {
   }
 
   return {
-    /** The first user, a platform_admin, for an admin key of the default org; `already_exists` once there is any. */
+    /** The first user, a platform_admin, for an admin key of the default org; later `already_exists`. */
     async bootstrap(caller: Caller, input: NewPlatformUser): Promise<PlatformUser> {
       // The first key belongs to the owner of the installation; admins of other orgs are only tenants.
       if ((caller.kind !== "key" && caller.kind !== "dev") || caller.orgId !== defaultOrgId)

@@ -127,7 +127,7 @@ export function openSessions(deps: SessionsDeps) {
       return begin(user.id, user.passwordHash, from);
     },
 
-    /** The same for a user of the platform; `permission_denied` for an inactive one who knows the password. */
+    /** The same for a platform user; `permission_denied` for an inactive one who knows the password. */
     async loginToPlatform(email: string, password: string, from: LoginOrigin): Promise<PlatformLogin> {
       const login = { email, password, address: from.address, realm: "platform" };
       const { id, name, ...user } = await identify(login, platformUsers.findByEmail);

@@ -110,7 +110,7 @@ export function tenancy({ store, clock, ids, log, strictEnvironment }: TenancyOp
       return (await lookups.home(orgId))?.id ?? "";
     },
 
-    /** Like `environmentMeant`, limited to environments of the org; `env_default` when nothing is selected. */
+    /** Like `environmentMeant`, within the org; `env_default` when nothing is selected. */
     resolveEnvironment,
 
     /**

@@ -79,8 +79,8 @@ export function openBreakers({ store, clock, log }: { store: Store; clock: Clock
     },
 
     /**
-     * `closed`: calls are allowed. `open`: none is. `trial`: one call, by this node alone. Answers from memory,
-     * which is at most a second old.
+     * `closed`: calls are allowed. `open`: none is. `trial`: one call, by this node alone. Answers from
+     * memory, which is at most a second old.
      */
     async admits(endpoint: Endpoint): Promise<"closed" | "open" | "trial"> {
       const row = known.get(keyOf(endpoint));
@@ -121,8 +121,8 @@ export function openBreakers({ store, clock, log }: { store: Store; clock: Clock
     },
 
     /**
-     * Writes only for endpoints with failures. A call that began before the breaker opened is ignored: it says
-     * nothing about the endpoint now.
+     * Writes only for endpoints with failures. A call that began before the breaker opened is ignored: it
+     * says nothing about the endpoint now.
      */
     async succeeded(endpoint: Endpoint, begunAt: Instant) {
       const key = keyOf(endpoint);
@@ -132,7 +132,7 @@ export function openBreakers({ store, clock, log }: { store: Store; clock: Clock
       if (gone > 0) learn(key, undefined);
     },
 
-    /** The tick of loop `breakers.look`: reads the failures that other nodes counted; true when a breaker changed. */
+    /** The tick of loop `breakers.look`: reads what other nodes counted; true when a breaker changed. */
     async lookOnce(): Promise<boolean> {
       seenMeanwhile.clear();
       const list = await rows.allBreakers(store, knownMax);

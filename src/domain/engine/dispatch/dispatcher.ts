@@ -85,8 +85,8 @@ export function openDispatcher(deps: DispatcherDeps) {
 
     /**
      * A lease for a run that the caller is about to create, when a worker has a free slot and no older run is
-     * queued. For a function with a concurrency limit the lease is only a request: the transaction that creates
-     * the run decides under the lane's lock.
+     * queued. For a function with a concurrency limit the lease is only a request: the transaction that
+     * creates the run decides under the lane's lock.
      */
     reserve(run: Pick<NewRun, "environmentId" | "functionId" | "laneId" | "actorId">) {
       const { environmentId, functionId, laneId, actorId } = run;
@@ -101,7 +101,8 @@ export function openDispatcher(deps: DispatcherDeps) {
     answerDelivered: () => polls.answerDelivered(),
 
     /**
-     * The worker let a lease end: its polls are answered as they are, and it gets no job before its next poll.
+     * The worker let a lease end: its polls are answered as they are, and it gets no job before its next
+     * poll.
      */
     distrust({ environmentId, workerId }: { environmentId: string; workerId: string }) {
       const isDistrusted = (one: { environmentId: string; workerId: string }) =>
@@ -124,7 +125,8 @@ export function openDispatcher(deps: DispatcherDeps) {
     },
 
     /**
-     * The tick of loop `workers.dispatch`: claims for every poll, so that a lost hint delays a run by one tick.
+     * The tick of loop `workers.dispatch`: claims for every poll, so that a lost hint delays a run by one
+     * tick.
      */
     async lookOnce() {
       idleWorkers.tidy(false);

@@ -90,8 +90,9 @@ export function openIdleWorkers(clock: Clock, giveBack: (jobs: readonly Job[]) =
       worker.until = clock.now() + comeBackMs;
     },
     /**
-     * Jobs kept for a worker that polls: at most `most`, of these functions. Jobs of other functions return to
-     * their queues, because the worker no longer serves them; so do those with leases that are no longer young.
+     * Jobs kept for a worker that polls: at most `most`, of these functions. Jobs of other functions return
+     * to their queues, because the worker no longer serves them; so do those with leases that are no longer
+     * young.
      */
     fetch(worker: IdleWorker, { most, functionIds }: { most: number; functionIds: readonly string[] }) {
       worker.spare = 0;
@@ -123,8 +124,8 @@ export function openIdleWorkers(clock: Clock, giveBack: (jobs: readonly Job[]) =
       );
     },
     /**
-     * Forgets workers that did not come back. With `all`, kept jobs return to their queues at once and nothing
-     * is leased.
+     * Forgets workers that did not come back. With `all`, kept jobs return to their queues at once and
+     * nothing is leased.
      */
     tidy(all: boolean) {
       const now = clock.now();

@@ -122,7 +122,8 @@ export class AppendedStreams {
 
   /**
    * Decides whose keys are whose, and gives each append its version, in order of arrival. A unit is refused
-   * whole when one of its streams is not where it expects. Later units are decided by what earlier ones reached.
+   * whole when one of its streams is not where it expects. Later units are decided by what earlier ones
+   * reached.
    */
   decide(units: Units, used: UsedKeys): EmitClaims {
     this.#reached = new Map();

@@ -240,8 +240,8 @@ export function openTriggering({ clock, definitions }: TriggeringDeps) {
 
   return {
     /**
-     * Evaluates the triggers of these events and submits the unit with the verdicts. It computes in bursts, and
-     * one emit of an environment after the other. Rejects with `resource_exhausted`, naming the costliest
+     * Evaluates the triggers of these events and submits the unit with the verdicts. It computes in bursts,
+     * and one emit of an environment after the other. Rejects with `resource_exhausted`, naming the costliest
      * function, when the triggers exceed the cost limit; nothing is written then.
      */
     through<Unit extends Judgeable, Result>(unit: Unit, submit: (unit: Unit) => Promise<Result>) {

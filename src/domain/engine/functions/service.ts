@@ -100,8 +100,9 @@ export function openFunctions(deps: FunctionsDeps) {
       (await holding({ environmentId, id, actorId, status }, async () => undefined)).record,
 
     /**
-     * Runs `also` in a transaction that holds the function. Where its status changes, the transaction holds the head of
-     * the environment too. Events up to the head's position were matched with the old status, later events with the new one.
+     * Runs `also` in a transaction that holds the function. Where its status changes, the transaction holds
+     * the head of the environment too. Events up to the head's position were matched with the old status,
+     * later events with the new one.
      */
     withFunction: async <T>(
       target: HeldTarget,

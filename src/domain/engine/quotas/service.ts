@@ -148,7 +148,7 @@ export function openQuotas(deps: QuotasDeps) {
       return { left: taken, againAt: againAt(row, now) };
     });
 
-  async function requireShown({ kind, orgId }: Caller, environmentId: string): Promise<void> {
+  async function requireShown(caller: Caller, environmentId: string): Promise<void> {
     const found = await rows.orgOf(store, environmentId);
     if (!found || !(operates(caller) || found.org_id === caller.orgId))
       throw missing("environment", environmentId);
@@ -213,8 +213,8 @@ export function openQuotas(deps: QuotasDeps) {
     },
 
     /**
-     * Takes room before runs begin; an environment for each of them. A node that dies afterwards leaves them counted for
-     * their minute.
+     * Takes room before runs begin; an environment for each of them. A node that dies afterwards leaves them
+     * counted for their minute.
      */
     async take(environmentIds: readonly string[]): Promise<Room> {
       const wanted = Map.groupBy(environmentIds, (id) => id);

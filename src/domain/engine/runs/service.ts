@@ -105,8 +105,8 @@ export function openRuns(deps: RunsDeps) {
   const wakes = openWakes({ store, clock, log, matcher, states, observers, onFailed });
   return {
     /**
-     * Commits a worker's report. Rejects with `aborted`, code `STALE_EXECUTION` or `RUN_NOT_RUNNING`, when its
-     * lease is over.
+     * Commits a worker's report. Rejects with `aborted`, code `STALE_EXECUTION` or `RUN_NOT_RUNNING`, when
+     * its lease is over.
      */
     report: reports.submit,
     /** Returns a claimed run to its queue when no worker began it. */
@@ -138,7 +138,7 @@ export function openRuns(deps: RunsDeps) {
       ...{ store, clock, onQueued },
       onCancelled: (runs) => tellEnded("cancelled", runs),
     }),
-    /** Completed steps of these runs, in order: handlers do not run them again. Gives those that were met their ranks. */
+    /** Completed steps of these runs, in order: handlers skip them. Met steps get their ranks. */
     async completedSteps(runIds: readonly string[]): Promise<Map<string, CompletedStep[]>> {
       const steps = await rows.completedSteps(store, runIds, clock.now());
       const met = [...steps.values()].flat().filter(({ sequence }) => sequence >= unranked);
@@ -150,7 +150,8 @@ export function openRuns(deps: RunsDeps) {
     /** Ends runs; the caller holds the locks of their executions. Answers those that are undone first. */
     endHeld: (session: Session, ends: readonly RunEnd[]) => endRuns(session, ends, clock.now()),
     /**
-     * Second step of a resume; the caller holds the locks of the executions. Answers the queues that got work.
+     * Second step of a resume; the caller holds the locks of the executions. Answers the queues that got
+     * work.
      */
     finishResumes: (session: Session, runIds: readonly string[]) =>
       finishResumes(session, runIds, clock.now()),
@@ -158,8 +159,8 @@ export function openRuns(deps: RunsDeps) {
     compareAgain: (session: Session, runId: string) => compareAgain(session, runId, { at: clock.now() }),
     neverWakesAt,
     /**
-     * Cancels the queued runs of a function, in the transaction that deletes it. Hand its answer to `cancelled`
-     * after the commit.
+     * Cancels the queued runs of a function, in the transaction that deletes it. Hand its answer to
+     * `cancelled` after the commit.
      */
     cancelQueued: (session: Session, target: { environmentId: string; functionId: string; cause: string }) =>
       cancelQueued(session, { ...target, now: clock.now() }),

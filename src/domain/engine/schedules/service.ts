@@ -183,7 +183,7 @@ export function openSchedules(deps: SchedulesDeps) {
       return found.map(shownOf);
     },
 
-    /** The tick of loop `schedules.tick`, duty `cron`: stores changed triggers, then fires the slots that are due. */
+    /** The tick of loop `schedules.tick`, duty `cron`: stores changed triggers, then fires due slots. */
     async tickOnce(write: LeaderWrite): Promise<{ againInMs?: number }> {
       await syncChanged(write);
       const fired = await fireDue(write);

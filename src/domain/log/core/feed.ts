@@ -64,7 +64,7 @@ export function openFeeds<Event extends LogEntry>(deps: FeedsDeps<Event>) {
     /** Whether a commit in this environment has readers, here or perhaps on another node. */
     wanted: (environmentId: string) => feeds.has(environmentId) || hasOthers(),
 
-    /** Passes a commit of this node on: the events of one environment up to `head`, in order, made only where somebody reads them. */
+    /** Passes on a commit of this node: one environment's events up to `head`, in order, if anyone reads. */
     committed(environmentId: string, head: number, events: () => readonly Event[]) {
       const feed = feeds.get(environmentId);
       const isTold = hasOthers();
@@ -77,7 +77,8 @@ export function openFeeds<Event extends LogEntry>(deps: FeedsDeps<Event>) {
     },
 
     /**
-     * The tick of loop `log.feeds`: compares every feed with the store's head, for commits whose hint was lost.
+     * The tick of loop `log.feeds`: compares every feed with the store's head, for commits whose hint was
+     * lost.
      */
     async compareOnce() {
       const ids = [...feeds.keys()];

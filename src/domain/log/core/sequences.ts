@@ -110,7 +110,7 @@ export function openLogSequences<Event extends LogEntry>(deps: LogSequencesDeps<
       const known = logs.peek(environmentId);
       return known !== undefined && known.epoch === epoch && known.position >= position;
     },
-    /** Resolves once the store's log has the position, or this node's feed of it; `unavailable` after the time. */
+    /** Resolves once the log, or this node's feed of it, has the position; `unavailable` after the time. */
     async reached(
       environmentId: string,
       { epoch, position }: { epoch: number; position: number },

@@ -78,8 +78,8 @@ export function openSchemas(deps: SchemasDeps) {
 
   return {
     /**
-     * The text of a version never changes: the same again changes nothing, another is `already_exists`. Emits that
-     * are decided after the commit obey it, at every node.
+     * The text of a version never changes: the same again changes nothing, another is `already_exists`. Emits
+     * that are decided after the commit obey it, at every node.
      */
     async register(environmentId: string, input: RegisterSchemaInput) {
       const wanted = { ...input, version: input.version === 0 ? 1 : input.version };
@@ -149,8 +149,8 @@ export function openSchemas(deps: SchemasDeps) {
     },
 
     /**
-     * Older events brought up to this version, where their name has it. An event that cannot be brought up stays as it was
-     * emitted. The events beyond `upcastPageCharsMax` and `upcastPageItemsMax` of a page stay so, too.
+     * Older events brought up to this version, where their name has it. An event that cannot be, or that is
+     * beyond `upcastPageCharsMax` or `upcastPageItemsMax` of its page, stays as it was emitted.
      */
     async broughtUp<Row extends StoredData>(environmentId: string, events: readonly Row[], version: number) {
       requireVersion("schemaVersion", version);

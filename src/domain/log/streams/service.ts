@@ -70,15 +70,15 @@ export function openStreams(deps: StreamsDeps) {
     ...openStreamReads(deps),
 
     /**
-     * Commits the events in order, all or none of them. `aborted` with `version conflict` when a stream is not
-     * where it is expected, `invalid_argument` for another type than the stream's, `failed_precondition` for a
-     * deleted one; faults of `Events.emit` besides.
+     * Commits the events in order, all or none of them. `aborted` with `version conflict` when a stream is
+     * not where it is expected, `invalid_argument` for another type than the stream's, `failed_precondition`
+     * for a deleted one; faults of `Events.emit` besides.
      */
     append: (drafts: readonly EventDraft[], origin: EmitOrigin) => events.emit(drafts, origin),
 
     /**
-     * Stores the state of an entity at a version; a second one of a version replaces the first. Answers its id.
-     * `invalid_argument` above the head and for another type than the stream's.
+     * Stores the state of an entity at a version; a second one of a version replaces the first. Answers its
+     * id. `invalid_argument` above the head and for another type than the stream's.
      */
     async createSnapshot(
       environmentId: string,

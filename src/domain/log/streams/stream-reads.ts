@@ -148,9 +148,9 @@ export function openStreamReads({ store, log, runs }: StreamReadsDeps) {
     info: required,
 
     /**
-     * Events by version; none of a stream that does not exist, `not_found` for a deleted one. `limit` 0 asks for
-     * all: `failed_precondition` beyond `readEventsMax` events and `readCharsMax` characters, never a shorter
-     * answer. `runId` is the run that reads.
+     * Events by version; none of a stream that does not exist, `not_found` for a deleted one. `limit` 0 asks
+     * for all: `failed_precondition` beyond `readEventsMax` events and `readCharsMax` characters, never a
+     * shorter answer. `runId` is the run that reads.
      */
     async read(
       environmentId: string,
@@ -204,7 +204,7 @@ export function openStreamReads({ store, log, runs }: StreamReadsDeps) {
       return { ...found, entity_type: stream.entity_type };
     },
 
-    /** Ids of the streams that a run appended to or read while it was live; `not_found` for an unknown run. */
+    /** Ids of the streams that a run appended to or read while live; `not_found` for an unknown run. */
     async ofRun(environmentId: string, runId: string): Promise<string[]> {
       await runs.get(environmentId, runId);
       const found = await rows.streamsOfRun(store, environmentId, runId, runStreamsMax);

@@ -223,8 +223,8 @@ export function openGroups(deps: GroupsDeps) {
     },
 
     /**
-     * Takes part in the group until the member is stopped or its subscriber is told of the end. The subscriber
-     * is asked to permit the group's pattern, now and after each change of it.
+     * Takes part in the group until the member is stopped or its subscriber is told of the end. The
+     * subscriber is asked to permit the group's pattern, now and after each change of it.
      */
     async join(
       environmentId: string,
@@ -242,7 +242,7 @@ export function openGroups(deps: GroupsDeps) {
 
     forSubscription: openForSubscription(deps, create),
 
-    /** For a group with `ack_mode` manual. Resolves when it is durable: an acknowledged delivery never comes again. */
+    /** For `ack_mode` manual. Resolves when it is durable: an acknowledged delivery never comes again. */
     async ack(environmentId: string, { eventId, consumerId, verdict, delayMs = 0, ...name }: AckRequest) {
       const key = keyOf(environmentId, name, "group_name");
       if (eventId === "") throw invalid("event_id", "must not be empty");
@@ -255,7 +255,7 @@ export function openGroups(deps: GroupsDeps) {
     redeliver: async (letter: OutboxEntry, permit: PermitName) =>
       onChanged([await redeliver(deps, letter, permit)]),
 
-    /** The tick of loop `groups.look`: heartbeats, silent members, and deliveries that are due without a hint. */
+    /** The tick of loop `groups.look`: heartbeats, silent members, deliveries due without a hint. */
     lookOnce: membership.lookOnce,
 
     /** The tick of loop `groups.refresh`: changes that other nodes made and whose hint was lost. */

@@ -110,8 +110,8 @@ export function openJudge<Channel extends Filtering>({ environmentId, clock, end
     forget: (channel: Channel) => void spent.delete(channel),
 
     /**
-     * Evaluates the filters of these channels; undefined when that took no pause. When together they exceed the
-     * cost limit, the dearest channels are ended, so that one costly filter does not cut off the others.
+     * Evaluates the filters of these channels; undefined when that took no pause. When together they exceed
+     * the cost limit, the dearest channels are ended, so that one costly filter does not cut off the others.
      */
     judge(delivery: FilterableDelivery, channels: () => readonly Channel[], verdicts: Verdicts<Channel>) {
       let next = nextUndecided(channels(), verdicts);

@@ -91,8 +91,9 @@ export function openExports({ log, newHolder, memory, ...deps }: ExportsDeps) {
 
   return {
     /**
-     * The lines of an export, in pieces. Throws `invalid_argument` for an unknown section, `resource_exhausted` while another one of the org is under way, or this
-     * node exports as many orgs as it may.
+     * The lines of an export, in pieces. Throws `invalid_argument` for an unknown section,
+     * `resource_exhausted` while another one of the org is under way, or this node exports as many orgs as it
+     * may.
      */
     async start({ include, signal, ...ask }: ExportAsk): Promise<AsyncIterableIterator<string>> {
       const content = { ...ask, sections: sectionsOf(include) };

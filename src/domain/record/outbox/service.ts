@@ -89,8 +89,8 @@ export function openOutbox(deps: OutboxDeps) {
 
   return {
     /**
-     * Inserts an entry in the transaction of its fact. Call the answer after the commit: it sends the entry at
-     * once and deletes it. When that fails, the relay on the leader sends it later.
+     * Inserts an entry in the transaction of its fact. Call the answer after the commit: it sends the entry
+     * at once and deletes it. When that fails, the relay on the leader sends it later.
      */
     async enqueue(session: Session, draft: EntryDraft): Promise<() => void> {
       const row = rowOf(draft, outboxSendMs);
@@ -132,8 +132,8 @@ export function openOutbox(deps: OutboxDeps) {
     },
 
     /**
-     * Throws `not_found` when the event has no dead letter. A delayed event is emitted and a group gets its delivery again,
-     * once `permit` allows the topic; what refuses it is thrown, and it stays a dead letter.
+     * Throws `not_found` when the event has no dead letter. A delayed event is emitted and a group gets its
+     * delivery again, once `permit` allows the topic; what refuses it is thrown, and it stays a dead letter.
      */
     async requeue(environmentId: string, eventId: string, permit: PermitName) {
       const at = clock.now();

@@ -174,8 +174,8 @@ export function openKv(deps: KvDeps) {
     },
 
     /**
-     * What happens to the keys of a pattern, in the order of their revisions: first the values that there are, or
-     * what changed after a revision.
+     * What happens to the keys of a pattern, in the order of their revisions: first the values that there
+     * are, or what changed after a revision.
      */
     async *watch(environmentId: string, name: string, { key, ...ask }: WatchInput) {
       const filter = segmentFilter("key", key || ">");

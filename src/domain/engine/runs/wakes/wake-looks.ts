@@ -16,9 +16,10 @@ const wholeEveryMsMax = 5_000;
 const writtenLateMsMax = 10_000;
 
 /**
- * The tick of loop `runs.wake`, which answers in how many milliseconds the next is due; one that is asked for looks at all.
- * Moves what is due. A whole look begins at the front of the index. The looks between two whole ones begin at the first wake that
- * the last whole look found: before it lie only entries of runs that are over, which PostgreSQL keeps while a snapshot is held.
+ * The tick of loop `runs.wake`, which answers in how many milliseconds the next is due; one that is asked for
+ * looks at all. Moves what is due. A whole look begins at the front of the index. The looks between two whole
+ * ones begin at the first wake that the last whole look found: before it lie only entries of runs that are
+ * over, which PostgreSQL keeps while a snapshot is held.
  */
 export function openWakeLooks(
   { store, clock }: { store: Store; clock: Clock },
