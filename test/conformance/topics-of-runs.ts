@@ -74,12 +74,12 @@ export function runTopics(bench: TopicBench): void {
 
     test("updated, with what it is now", async () => {
       const { worker, job, runId } = await begin("naps");
-      const updated = (status: string) => ({
+      const updated = (status: string, more: object) => ({
         topic: topicOf(runId, "updated"),
-        fields: begunFields,
-        data: { runId, functionId: "naps", status },
+        fields: [...begunFields, ...Object.keys(more)],
+        data: { runId, functionId: "naps", status, ...more },
       });
-      await heard(updated("running"));
+      await heard(updated("running", { attempt: 1 }));
       await worker.leave(job, "nap", { type: "sleep", until: new Date(Date.now() + 60_000).toISOString() });
       await until(
         () => bench.sockets().every((socket) => framesAt(socket, topicOf(runId, "updated")).length === 2),
@@ -87,7 +87,7 @@ export function runTopics(bench: TopicBench): void {
           about: "the pause",
         },
       );
-      const { meta } = await heard(updated("paused"));
+      const { meta } = await heard(updated("paused", { pauseReason: "sleep" }));
       expect(meta.sequence).toBe(3);
     });
 

@@ -26,6 +26,15 @@ test("a run that this node handed out first has all room for its first lines, an
   expect(rooms.of(report("run_1", 1, 0, "env_2"))).toBeUndefined();
   expect(rooms.of(report("run_2", 2))).toBeUndefined();
   expect(rooms.of(report("run_3"))).toBeUndefined();
+  // Lines at another place may be stored by then.
+  rooms.claimed([claimed("run_4")]);
+  rooms.reported([
+    { runId: "run_4", logs: null },
+    { runId: "run_1", logs: {} },
+  ] as never);
+  expect(rooms.of(report("run_4"))).toMatchObject(room);
+  expect(rooms.of(report("run_1"))).toBeUndefined();
+  rooms.claimed([claimed("run_1")]);
   rooms.ended([{ runId: "run_1", environmentId: "env_1", ends: "completed" }]);
   expect(rooms.of(report("run_1"))).toBeUndefined();
 });

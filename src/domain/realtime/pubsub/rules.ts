@@ -272,14 +272,32 @@ export function subscriptionIdOf(one: SubscriptionIdentity): string {
   return `sub_${new Bun.CryptoHasher("sha256").update(identity).digest("hex").slice(0, 26)}`;
 }
 
+interface RunMove {
+  status: string;
+  pauseReason?: string;
+}
+
+const sleeps: RunMove = { status: "paused", pauseReason: "sleep" };
+const waits: RunMove = { status: "paused", pauseReason: "wait_event" };
+const invokes: RunMove = { status: "paused", pauseReason: "invoke" };
+const retries: RunMove = { status: "waiting" };
+
 /** What an `updated` frame of a run says, by the type of the row in the run's history. */
-export const runMoves: ReadonlyMap<string, { status: string; pauseReason?: string }> = new Map([
+export const runMoves: ReadonlyMap<string, RunMove> = new Map([
   ["run.started", { status: "running" }],
-  ["run.slept", { status: "paused", pauseReason: "sleep" }],
-  ["run.waiting", { status: "paused", pauseReason: "wait_event" }],
-  ["run.invoking", { status: "paused", pauseReason: "invoke" }],
+  ["run.slept", sleeps],
+  ["run.waiting", waits],
+  ["run.invoking", invokes],
   ["run.paused", { status: "paused", pauseReason: "injection" }],
-  ["run.retrying", { status: "waiting" }],
+  ["run.retrying", retries],
+]);
+
+/** The same by the state that a row names: of a run that waits for several things. */
+export const waitStates: ReadonlyMap<string, RunMove> = new Map([
+  ["sleeping", sleeps],
+  ["waiting", waits],
+  ["invoking", invokes],
+  ["retrying", retries],
 ]);
 
 export const announcedHistoryTypes: readonly string[] = [

@@ -6,7 +6,7 @@ import type { Frames } from "./frames.ts";
 import { endsWaitingMax, frameSliceMax, quickRunMs, replayMax } from "./limits.ts";
 import { openLookupQueue } from "./lookup-queue.ts";
 import { endsOf, lastNotesOf, notesOf, type RunNote } from "./rows.ts";
-import { runMoves } from "./rules.ts";
+import { runMoves, waitStates } from "./rules.ts";
 
 /** A frame of a run. Clients take the run's result from `output` or `error` of the frame that ends it. */
 export interface RunFrame {
@@ -28,12 +28,14 @@ interface RunNoteDetail {
   error?: RunError | null;
   cause?: string | null;
   attempt?: number;
+  state?: string;
 }
 
 export function frameOfNote(note: RunNote): RunFrame {
-  const moved = runMoves.get(note.type);
-  const word = moved === undefined ? note.type.slice("run.".length) : "updated";
   const detail = JSON.parse(note.detail) as RunNoteDetail;
+  const named = note.type === "run.waiting" ? waitStates.get(detail.state ?? "") : undefined;
+  const moved = named ?? runMoves.get(note.type);
+  const word = moved === undefined ? note.type.slice("run.".length) : "updated";
   const isEnd = ends.has(word);
   const startedAt = word === "created" ? null : note.started_at;
   const head = JSON.stringify({
@@ -132,7 +134,7 @@ export function openRunFrames({ store, clock, log, frames }: RunFramesDeps) {
           output: null,
         };
         send({ ...note, type: "run.created", sequence: 1 });
-        if (lease && begun.push({ ...note, type: "run.started", sequence: 2 }) === 1)
+        if (lease && begun.push({ ...note, type: "run.started", sequence: 2, detail: '{"attempt":1}' }) === 1)
           clock.after(quickRunMs, tellBegun);
       }
     },

@@ -157,6 +157,7 @@ export async function yieldWaits(
       seen_position = COALESCE(CAST(${lastSeen} AS BIGINT), seen_position)
     WHERE run_id = ${runId}`);
   const detail = {
+    state: next.state,
     steps: deadlines.slice(0, stepsTold).map(({ stepId, at }) => ({ step_id: stepId, until: at })),
     ...(deadlines.length > stepsTold && { open: deadlines.length }),
     ...(met !== undefined && { met }),

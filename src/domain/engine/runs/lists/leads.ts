@@ -111,12 +111,8 @@ export async function leadOf(store: Pick<Store, "one">, filter: RunFilter): Prom
     within: withinOf(filter),
   });
   const own = sql`environment_id = ${environmentId}`;
-  const one = (where: Sql, name?: keyof RunFilter): Candidates => ({
-    ...by([(after) => indexed(where, filter, after)], name),
-    ...(filter.errorText === undefined && {
-      rows: (after, most) => rowsBy(where, filter, after, most),
-    }),
-  });
+  const one = (where: Sql, name?: keyof RunFilter): Candidates =>
+    by([(after) => indexed(where, filter, after)], name);
   // `|| ''` hides the environment from the planner, which without statistics would read all its runs.
   const few = (where: Sql, name: keyof RunFilter) =>
     one(sql`${where} AND environment_id || '' = ${environmentId}`, name);
@@ -128,7 +124,11 @@ export async function leadOf(store: Pick<Store, "one">, filter: RunFilter): Prom
   const byStatus = await statusLead(store, filter);
   if (byStatus) return by(byStatus, filter.errorText === undefined ? "statuses" : undefined);
   if (functionId !== undefined) return one(sql`${own} AND function_id = ${functionId}`, "functionId");
-  return one(own);
+  // Where an index has more columns the planner might take that of time instead, and read all runs there are.
+  return {
+    ...one(own),
+    ...(filter.errorText === undefined && { rows: (after, most) => rowsBy(own, filter, after, most) }),
+  };
 }
 
 /** All runs of these functions that the rest of the filter takes. */

@@ -27,6 +27,11 @@ export class FirstRooms implements Partial<RunObserver> {
     }
   }
 
+  /** What brought lines may bring them again, with more: the store knows how many there are. */
+  reported(changes: Parameters<RunObserver["reported"]>[0]): void {
+    for (const { runId, logs } of changes) if (logs) this.#runs.delete(runId);
+  }
+
   ended(runs: Parameters<RunObserver["ended"]>[0]): void {
     for (const { runId } of runs) this.#runs.delete(runId);
   }

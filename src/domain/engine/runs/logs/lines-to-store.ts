@@ -20,11 +20,11 @@ export async function linesToStore(
 ): Promise<ReadonlyMap<string, NewLines> | undefined> {
   const writing = reports.filter((report): report is WritingReport => report.logs !== undefined);
   if (writing.length === 0) return undefined;
-  const asked = writing.filter((report) => deps.firstRooms.of(report) === undefined);
+  const first = writing.map((report) => deps.firstRooms.of(report));
+  const asked = writing.filter((_, at) => first[at] === undefined);
   const stored = asked.length > 0 ? await roomsOf(deps.store, asked) : undefined;
-  const bounded = writing.map(async (report) => {
-    const { environmentId, runId, logs } = report;
-    const room = deps.firstRooms.of(report) ?? stored?.get(runId);
+  const bounded = writing.map(async ({ environmentId, runId, logs }, at) => {
+    const room = first[at] ?? stored?.get(runId);
     return room
       ? ([runId, await shownLines(deps, { environmentId, runId, room, logs })] as const)
       : undefined;
