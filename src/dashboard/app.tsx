@@ -55,7 +55,7 @@ function Shown({ entry }: { entry: PageEntry | undefined }) {
   if (isPlatformUser() && org !== mine) return <p class="page faint">Reading…</p>;
   if (mine !== undefined && org !== mine)
     return (
-      <Missing title="This address belongs to another organization">
+      <Missing title="This is no address of your organization">
         <a href={`${base}/`}>Go to yours</a>
       </Missing>
     );

@@ -198,7 +198,7 @@ describe("hostile content in the dashboard", () => {
       const { page } = await visit(browser, server, { path: "runs/run_00000000000000000000000000", session });
       await page.getByText("There is no such run here").waitFor();
       await page.goto(`${server.url}/dashboard/org_other/env_other/runs`);
-      await page.getByText("This address belongs to another organization").waitFor();
+      await page.getByText("This is no address of your organization").waitFor();
       await page.goto(`${server.url}/dashboard/org_default/env_other/runs`);
       await page.getByText("There is no such environment here").waitFor();
       await page.context().close();

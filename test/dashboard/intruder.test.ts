@@ -191,7 +191,7 @@ describe.each(enginesAsked)("an intruder with the dashboard's addresses on %s", 
       await page.getByText("Live", { exact: true }).waitFor();
       for (const [at, text] of (await shownAt(page, hrefs)).entries())
         expect(text, hrefs[at]!).toMatch(
-          /^(This address belongs to another organization|There is no such environment here)/,
+          /^(This is no address of your organization|There is no such environment here)/,
         );
       await page.context().close();
     });

@@ -193,6 +193,9 @@ describe("what the dashboard works out by itself", () => {
       step("last:0", 40),
       // Not as the SDK writes it.
       { ...step("other:0", 50), stepId: "step-of-a-foreign:worker:0:a:b" } as StepView,
+      // The id of a group may be that of a step.
+      step("twin:0:pack:0", 60),
+      { ...step("twin:0", 61), stepId: "run_1:twin" } as StepView,
     ];
     const shown = linesOf(run, steps, []).map(({ name, level, about, segments: [one] }) => [
       ...[name, level, about, `${one!.from} to ${one!.to ?? "now"}`, one!.tone],
@@ -202,13 +205,16 @@ describe("what the dashboard works out by itself", () => {
       ["each:one", 1, "2 branches", "10 to 35", "bad"],
       ["pack [0]", 2, "Completed", "10 to 15", "good"],
       ["pack [1]", 2, "Failed", "11 to 16", "bad"],
-      ["legs", 2, "1 branch", "20 to 25", "good"],
+      ["legs [0]", 2, "1 branch", "20 to 25", "good"],
       ["walk [0]", 3, "Completed", "20 to 25", "good"],
       ["undo pack [0]", 3, "Completed", "30 to 35", "good"],
       ["label", 1, "1 branch", "12 to now", "busy"],
       ["print [0]", 2, "Running", "12 to now", "busy"],
       ["last", 1, "Completed", "40 to 45", "good"],
       ["other", 1, "Completed", "50 to 55", "good"],
+      ["twin", 1, "1 branch", "60 to 65", "good"],
+      ["pack [0]", 2, "Completed", "60 to 65", "good"],
+      ["twin", 1, "Completed", "61 to 66", "good"],
     ]);
   });
 

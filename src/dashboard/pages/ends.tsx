@@ -1,5 +1,5 @@
 import type { Static } from "@sinclair/typebox";
-import { useMemo } from "preact/hooks";
+import { useMemo, useRef } from "preact/hooks";
 import type { MinuteRates } from "../../domain/record/flow/operations.ts";
 import { rest } from "../lib/api.ts";
 import { count, instantOf } from "../lib/format.ts";
@@ -61,6 +61,10 @@ export function Ends() {
   const read = (signal: AbortSignal) =>
     rest<{ minutes: MinuteData[] }>("/api/v1/overview/rates", { signal }).then(({ minutes }) => minutes);
   const { value: minutes = [], reload } = useLoaded(read, []);
+  /** What ended before the page was open, as the first answer says it. */
+  const before = useRef<{ minutes: ReadonlyMap<number | undefined, MinuteData>; heard: EndsBucket } | null>(
+    null,
+  );
   useNet(reload);
   const counted = new Map(minutes.map((one) => [instantOf(one.at), one]));
   // The server's news come later, and the page missed those before it opened: each count is a lower bound.
@@ -73,17 +77,21 @@ export function Ends() {
       cancelled: Math.max(own.cancelled, told?.runs_cancelled ?? 0),
     };
   };
+  const openedMinute = Math.floor(openedAt / hour.bucketMs) * hour.bucketMs;
+  if (minutes.length > 0) before.current ??= { minutes: counted, heard: { ...heard[1].in(openedMinute) } };
   /** Before the page was open only the minute is known: its ends are spread over it. */
   const ofMoment = (at: number): EndsBucket => {
-    if (at >= openedAt) return heard[0].in(at);
+    const since = heard[0].in(at);
     const minuteAt = Math.floor(at / hour.bucketMs) * hour.bucketMs;
-    const [told, own] = [counted.get(minuteAt), heard[1].in(minuteAt)];
+    const told = before.current?.minutes.get(minuteAt);
+    if (at >= openedAt || !told) return since;
+    const own = minuteAt === openedMinute ? before.current!.heard : none;
     const share = live.bucketMs / Math.max(live.bucketMs, Math.min(hour.bucketMs, openedAt - minuteAt));
-    const before = (all: number | undefined, since: number) => Math.max(0, (all ?? 0) - since) * share;
+    const early = (all: number, word: EndWord) => Math.max(0, all - own[word]) * share + since[word];
     return {
-      completed: before(told?.runs_completed, own.completed),
-      failed: before(told?.runs_failed, own.failed),
-      cancelled: before(told?.runs_cancelled, own.cancelled),
+      completed: early(told.runs_completed, "completed"),
+      failed: early(told.runs_failed, "failed"),
+      cancelled: early(told.runs_cancelled, "cancelled"),
     };
   };
   return (

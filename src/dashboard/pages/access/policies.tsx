@@ -15,7 +15,7 @@ export function PoliciesPage() {
   return (
     <ResourceList
       title="Policies"
-      about="Roles grant; a policy denies its roles single things of that"
+      about="Roles grant rights. A policy takes single rights away."
       makes={{ text: "New policy…", icon: "plus", needs: scope.manages.policies, dialog: NewPolicy }}
       read={read}
       keyOf={({ id }) => id}

@@ -192,7 +192,7 @@ const Secrets = ({ of }: { of: readonly RotatedData[] }) => (
       { name: "Version", isNumber: true, of: ({ version }) => count(version) },
       { name: "Rotated", isNumber: true, of: ({ rotated_at }) => <When at={rotated_at} /> },
       {
-        name: "The one before is good until",
+        name: "Previous valid until",
         isNumber: true,
         of: ({ previous_until = "–" }) => previous_until.replace("T", " ").slice(0, 19),
       },

@@ -8,7 +8,7 @@ export const rotatedKinds = [
   ["jwt_secret", "Sessions of tenants' users"],
   ["platform_jwt_secret", "Sessions of the platform's users"],
   ["signing_key", "Signatures of what the server sends"],
-  ["master_key", "What seals secrets at rest"],
+  ["master_key", "Master key"],
 ] as const;
 
 const secretBytes = 32;

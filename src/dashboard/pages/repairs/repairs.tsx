@@ -51,7 +51,7 @@ export function RepairsPage() {
   return (
     <Page
       title="Repairs and replays"
-      about="What was done with many runs at once"
+      about="Bulk actions on runs"
       actions={
         may("functions:invoke") &&
         may("events:subscribe") && (

@@ -123,6 +123,8 @@ interface StepBranch {
 }
 
 const ownKind = new Set(["compensate", "publish"]);
+/** Deeper branches stand in the group above them. */
+const levelsMax = 4;
 
 /** The branches around a step, outermost first: `run:reserve:2:charge:0` is in the third of `reserve`. */
 export function branchesOf(runId: string, stepId: string): StepBranch[] {
@@ -131,7 +133,7 @@ export function branchesOf(runId: string, stepId: string): StepBranch[] {
   if (run !== runId || names.length < 3) return [];
   if (names.length % 2 === 0 && !ownKind.has(names.splice(-2, 1)[0]!)) return [];
   const branches: StepBranch[] = [];
-  for (let at = 0; at + 2 < names.length; at += 2) {
+  for (let at = 0; at + 2 < names.length && branches.length < levelsMax; at += 2) {
     const [name, index] = [names[at]!, names[at + 1]!];
     if (!/^\d+$/.test(index)) return [];
     const id = [run, ...names.slice(0, at + 1)].join(":");
@@ -140,56 +142,59 @@ export function branchesOf(runId: string, stepId: string): StepBranch[] {
   return branches;
 }
 
-/** Steps in the order of their start, those of one group together where its first stands. */
-function grouped(runId: string, steps: readonly StepView[], level = 1): WaterfallLine[] {
-  const groups = Map.groupBy(steps, ({ stepId }) => branchesOf(runId, stepId)[level - 1]?.id ?? stepId);
-  return [...groups].flatMap(([id, own]) => {
-    const branch = branchesOf(runId, own[0]!.stepId)[level - 1];
-    return branch
-      ? groupLines({ id, name: branch.name, runId, own, level })
-      : stepLine(own[0]!, runId, level);
-  });
+interface BranchedStep {
+  line: WaterfallLine;
+  branches: readonly StepBranch[];
 }
 
-interface StepGroup {
-  id: string;
-  name: string;
-  runId: string;
-  own: readonly StepView[];
-  level: number;
+const named = (name: string, branch: StepBranch | undefined) => (branch ? `${name} [${branch.index}]` : name);
+
+/** Steps in the order of their start, those of one group together where its first stands. */
+function grouped(steps: readonly BranchedStep[], level: number): WaterfallLine[] {
+  const keyOf = ({ line, branches }: BranchedStep) => {
+    const branch = branches[level - 1];
+    return branch ? `group ${branch.id}` : `step ${line.key}`;
+  };
+  return [...Map.groupBy(steps, keyOf)].flatMap(([key, own]) =>
+    own[0]!.branches[level - 1] ? groupLines(key, own, level) : own.map(({ line }) => line),
+  );
 }
 
 /** A group from the start of its first step to the end of its last, and its steps. */
-function groupLines({ id, name, runId, own, level }: StepGroup): WaterfallLine[] {
-  const lines = grouped(runId, own, level + 1);
-  const parts = own.map((step) => stepLine(step, runId, level).segments[0]!);
-  const tones = new Set(parts.map(({ tone }) => tone));
-  const isOpen = parts.some(({ to }) => to === undefined);
-  const count = new Set(own.map(({ stepId }) => branchesOf(runId, stepId)[level - 1]!.index)).size;
-  const about = count === 1 ? "1 branch" : `${count} branches`;
-  const segment: Segment = {
-    from: Math.min(...parts.map(({ from }) => from)),
-    to: isOpen ? undefined : Math.max(...parts.map(({ to }) => to!)),
-    tone: isOpen ? "busy" : tones.has("bad") ? "bad" : "good",
-    about,
+function groupLines(key: string, own: readonly BranchedStep[], level: number): WaterfallLine[] {
+  const [first] = own;
+  const segment: Segment = { from: Number.POSITIVE_INFINITY, to: 0, tone: "good", about: "" };
+  const indexes = new Set<string>();
+  for (const { line, branches } of own) {
+    const { from, to, tone } = line.segments[0]!;
+    segment.from = Math.min(segment.from, from);
+    segment.to = to === undefined || segment.to === undefined ? undefined : Math.max(segment.to, to);
+    if (tone === "bad") segment.tone = "bad";
+    indexes.add(branches[level - 1]!.index);
+  }
+  if (segment.to === undefined) segment.tone = "busy";
+  segment.about = indexes.size === 1 ? "1 branch" : `${indexes.size} branches`;
+  const name = named(first!.branches[level - 1]!.name, first!.branches[level - 2]);
+  const head: WaterfallLine = {
+    ...{ key, name, about: segment.about, icon: "batches", level },
+    segments: [segment],
   };
-  return [{ key: `group ${id}`, name, about, icon: "batches", level, segments: [segment] }, ...lines];
+  return [head, ...grouped(own, level + 1)];
 }
 
-function stepLine(step: StepView, runId: string, level: number): WaterfallLine {
+function stepLine(step: StepView, branches: readonly StepBranch[]): WaterfallLine {
   const { tone, word } = lookOf(step.status === "waiting" ? "waits" : step.status);
   const from = step.startedAt ?? step.endedAt ?? 0;
   const isOpen = step.endedAt === undefined || step.status === "sleeping";
   const segments: Segment[] = [{ from, to: isOpen ? undefined : step.endedAt, tone, about: word }];
   const until = step.status === "sleeping" ? step.sleepUntil : isOpen ? step.waitTimeout : step.retryAt;
   if (until !== undefined) segments.push({ from, to: until, tone, about: "Planned", isAhead: true });
-  const branch = branchesOf(runId, step.stepId).at(-1);
   return {
     key: step.stepId,
-    name: branch ? `${titleOf(step)} [${branch.index}]` : titleOf(step),
+    name: named(titleOf(step), branches.at(-1)),
     about: word,
     icon: stepIcons[step.type] ?? "step",
-    level: step.type === "compensate" ? level + 1 : level,
+    level: branches.length + (step.type === "compensate" ? 2 : 1),
     step,
     segments,
   };
@@ -204,13 +209,17 @@ export function linesOf(
   const byStart = [...steps].sort(
     (one, other) => (one.startedAt ?? 0) - (other.startedAt ?? 0) || one.sequence - other.sequence,
   );
+  const branched = byStart.map((step): BranchedStep => {
+    const branches = branchesOf(run.id, step.stepId);
+    return { branches, line: stepLine(step, branches) };
+  });
   return [
     {
       ...{ key: "run", name: run.functionId, about: lookOf(run.status, run.pauseReason).word },
       ...{ icon: "runs", level: 0, segments: runSegments(run, moments) },
     },
     ...attemptLines(moments),
-    ...grouped(run.id, byStart),
+    ...grouped(branched, 1),
   ];
 }
 

@@ -1,3 +1,4 @@
+import { useMemo } from "preact/hooks";
 import { duration } from "../../lib/format.ts";
 import { hrefOf } from "../../lib/router.ts";
 import type { Moment, RunView, StepView } from "../../lib/runs.ts";
@@ -79,7 +80,7 @@ export function Waterfall(props: {
   query: Record<string, string | undefined>;
 }) {
   const { run, steps, moments, now, chosen, query } = props;
-  const lines = linesOf(run, steps, moments);
+  const lines = useMemo(() => linesOf(run, steps, moments), [run, steps, moments]);
   const extent = extentOf(run, lines, now);
   const draw = (line: WaterfallLine) => (
     <Line
