@@ -305,7 +305,10 @@ const camel = (flag: string): string =>
 /** What a list can do besides, and what destroys must ask. */
 function addModes(command: Command, operation: CataloguedOperation, confirms: boolean): void {
   if (operation.mode === "unary" && operation.reads && !operation.answersBytes)
-    command.option("--watch [seconds]", "Say it again when it has changed, until ^C [2].");
+    command.option(
+      "--watch [seconds]",
+      "Repeat every so many seconds, and print what changed, until ^C [2].",
+    );
   if (operation.reads && operation.fields.some(({ name }) => name === "cursor"))
     command.option("--all", "All pages.");
   if (confirms) command.option("--yes", "Do not ask.");

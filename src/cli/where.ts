@@ -49,7 +49,7 @@ export async function attributeFilters(asking: Asking, conditions: readonly stri
       );
     return { condition, name, op: operators[operator!]!, text: text! };
   });
-  const types = await typesOf(asking);
+  const types = parsed.length > 0 ? await typesOf(asking) : new Map<string, string>();
   return parsed.map(({ condition, name, op, text }) => {
     const type = types.get(name) ?? guessedType(text);
     return { name, op, [type === "bool" ? "flag" : type]: readValue(type, text, condition) };

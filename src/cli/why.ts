@@ -130,11 +130,13 @@ function ofSteps(steps: readonly StepShown[]): string[] {
   });
 }
 
-/** The step to begin again at: that which failed, in the words of a shell. */
+/** The step to begin again at: the one that failed last, by its name where no other step has it. */
 function fromStep(steps: readonly StepShown[]): string {
-  const failed = steps.find(({ status }) => /_(FAILED|DEAD)$/.test(status ?? ""));
-  const name = failed ? nameOf(failed) : "STEP";
-  return /^[\w.:#/-]+$/.test(name) ? name : `'${name.replaceAll("'", "'\\''")}'`;
+  const failed = steps.findLast(({ status }) => /_(FAILED|DEAD)$/.test(status ?? ""));
+  if (!failed) return "STEP";
+  const isOnly = steps.filter((step) => nameOf(step) === nameOf(failed)).length === 1;
+  const named = isOnly ? nameOf(failed) : (failed.stepId ?? nameOf(failed));
+  return /^[\w.:/-]+$/.test(named) ? named : `'${named.replaceAll("'", "'\\''")}'`;
 }
 
 interface WorkerShown {
@@ -274,7 +276,7 @@ export function addWhy(program: Command, io: Io): void {
     const lines = [
       `${paint.strong(why.run)} is ${why.status}`,
       ...why.because.map((line) => `  ${shownText(line)}`),
-      ...(why.next.length > 0 ? [paint.dim("next:"), ...why.next.map((line) => `  ${line}`)] : []),
+      ...(why.next.length > 0 ? [paint.dim("next:"), ...why.next.map((line) => `  ${shownText(line)}`)] : []),
     ];
     await io.out(`${lines.join("\n")}\n`);
   });

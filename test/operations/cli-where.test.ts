@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { type Cli, makeCli } from "../support/cli.ts";
+import { runOnce } from "../support/one-run.ts";
 import { startTestServer, type TestServer } from "../support/server.ts";
 
 let server: TestServer;
@@ -43,4 +44,23 @@ test("runs are found by their attributes, each read as its name's type, and one 
   const { out } = await cli.run(["run", made[1]!]);
   for (const line of [/^status +waiting_for_capacity/m, /^functionId +ordered/m, /orderId/])
     expect(out).toMatch(line);
+});
+
+test("why names the step to begin again at: by its id where others have its name, and as plain text", async () => {
+  const step = (id: string, name: string, status: string) => ({
+    ...{ id, name, type: "invoke", status },
+    ...(status === "failed" ? { error: { message: "declined" } } : { output: 1 }),
+  });
+  const whyOf = async (name: string, steps: object[]) => {
+    const report = { status: "failed", error: { message: "declined", retryable: false }, steps };
+    const { runId, answer } = await runOnce(server, name, report);
+    expect(answer.body).toEqual({ status: "ok" });
+    return (await cli.run(["why", runId])).out;
+  };
+  const twice = [step("a:charge:0", "charge", "completed"), step("a:charge:1", "charge", "failed")];
+  expect(await whyOf("twice", twice)).toContain("--from-step a:charge:1\n");
+  expect(await whyOf("once", [step("a:charge:0", "charge", "failed")])).toContain("--from-step charge\n");
+  const rude = await whyOf("rude", [step("a:rude:0", "it's \u001b[2J rude", "failed")]);
+  expect(rude).toContain("--from-step 'it'\\''s ");
+  expect(rude).not.toContain("\u001b[2J");
 });

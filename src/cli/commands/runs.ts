@@ -26,12 +26,13 @@ export const listRuns: PlainCommand = {
   flagsToo: [
     [
       "--where <condition...>",
-      "Only runs with these attributes: orderId=L22, or with >, >=, < and <= such as total>=100.",
+      "Only runs with these attributes: orderId=L22, 'total>=100' (or >, <, <=); read as its name's type, where you may list names.",
     ],
   ],
-  async does(asking, input, { where }) {
-    const own = where ? { attributes: await attributeFilters(asking, where as string[]) } : {};
-    await askAndShow(asking, operationNamed("runs.list"), { ...input, ...own }, shownRuns);
+  async does(asking, { attributes = [], ...input }, { where = [] }) {
+    const all = [...(attributes as object[]), ...(await attributeFilters(asking, where as string[]))];
+    const filters = all.length > 0 ? { attributes: all } : {};
+    await askAndShow(asking, operationNamed("runs.list"), { ...input, ...filters }, shownRuns);
   },
 };
 

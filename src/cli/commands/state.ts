@@ -83,7 +83,7 @@ export const stateGroups: readonly Group[] = [
         flags: { body: "data" },
         shows: { items: "" },
       },
-      { name: "history", operation: "config.history", takes: ["name"] },
+      { name: "history", operation: "config.history", takes: ["name"], shows: { items: "history" } },
       { name: "rollback", operation: "config.rollback", takes: ["name", "revision"], shows: { items: "" } },
       { name: "watch", operation: "config.watch", takes: ["name"] },
       { name: "delete", operation: "config.delete", takes: ["name"], confirms: "Delete config {name}?" },
