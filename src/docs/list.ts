@@ -6,6 +6,8 @@ export interface DocsPage {
   file: string;
   title: string;
   about: string;
+  /** What others call what it is about. */
+  words: string;
 }
 
 export interface DocsGroup {
@@ -13,13 +15,56 @@ export interface DocsGroup {
   pages: readonly DocsPage[];
 }
 
-const own = (name: string, title: string, about: string): DocsPage => ({
-  ...{ name, title, about },
-  file: `docs/pages/${name}.md`,
-});
+const wordsOf: Readonly<Record<string, string>> = {
+  start:
+    "quickstart install getting started tutorial hello world first function npm bun setup local development",
+  concepts:
+    "architecture guarantees durable execution at least once exactly once delivery consistency ordering how it works event driven",
+  functions:
+    "workflow durable function step retry sleep wait child parallel versioning deploy code change running determinism replay handler timeout concurrency throttle debounce batch singleton priority cron schedule timezone cancel when event",
+  events:
+    "emit trigger idempotency deduplicate duplicates delayed future event schema validate upcast versions breaking batch several events late",
+  "streams-projections":
+    "event sourcing aggregate entity append optimistic concurrency locking expected version snapshot read model rebuild sql",
+  "real-time": "websocket subscribe pubsub topics consumer groups browser push live updates notify frontend",
+  webhooks: "incoming outgoing endpoint signature verify stripe github provider dead letter",
+  state:
+    "kv key value store config feature flags secrets compare and swap revision optimistic locking watch changes",
+  clients: "python go java ruby php rust csharp generated grpc connect openapi other languages",
+  recipes: "saga human approval in the loop fan out rate limit per customer report agent examples patterns",
+  "coming-from":
+    "temporal inngest bullmq kurrent trigger hatchet restate dbos migrate from alternatives comparison equivalent terms signal continue as new",
+  "run-failed":
+    "failed run debug troubleshoot stuck resume retry from step patch replay bulk repair rollback bad deploy event sent but function did not run",
+  access:
+    "users roles api keys policies rbac permissions audit log organizations tenants login sessions password",
+  cluster:
+    "nodes scale horizontally high availability upgrade rolling failover load balancer production deployment",
+  traces: "opentelemetry tracing spans otlp observability jaeger datadog",
+  tuning:
+    "slow performance latency throughput queue backlog alerts metrics prometheus grafana monitoring benchmark",
+  security: "threat model encryption at rest master key rotate keys ssrf tls compliance gdpr isolation",
+  errors: "error codes http status meaning 400 401 403 404 409 413 429 503",
+  limits: "maximum minimum size quota payload length duration how many how long how large",
+  sdk: "typescript javascript node sdk options worker client test harness unit mock compensate serve nextjs graceful shutdown drain priority batch cancel when an event arrives secrets logging backfill replay past events types",
+  answers:
+    "rest api http pagination cursor filters headers rate limit idempotency key read your writes export import data backfill consistency",
+  commands: "cli command line terminal svc profile environment staging production switch doctor tail",
+  reference:
+    "settings environment variables configuration behind a reverse proxy trust loops metrics tables port",
+  wire: "protocol grpc connect protobuf websocket frames worker in another language rust go python push endpoint",
+  runbook:
+    "backup restore upgrade downgrade rollback helm kubernetes docker pgbouncer postgres failover drain install production reverse proxy nginx haproxy disaster recovery",
+  glossary: "terms words meaning definition",
+  changelog: "release notes breaking changes versions new what changed",
+};
+
+const own = (name: string, title: string, about: string): DocsPage =>
+  other(name, `docs/pages/${name}.md`, title, about);
 
 const other = (name: string, file: string, title: string, about: string): DocsPage => ({
   ...{ name, file, title, about },
+  words: wordsOf[name] ?? "",
 });
 
 /** Every page, in the order in which a reader meets them. */
@@ -35,15 +80,11 @@ export const groups: readonly DocsGroup[] = [
     title: "Build",
     pages: [
       own("functions", "Functions and steps", "What runs, what is stored, and what happens after a crash."),
-      own("events", "Events and schemas", "Facts, keys that make them one, and rules for their data."),
-      own(
-        "streams-projections",
-        "Streams and projections",
-        "Histories of entities, and what is read instead.",
-      ),
+      own("events", "Events and schemas", "Emit, deduplicate, delay and validate events."),
+      own("streams-projections", "Streams and projections", "Event sourcing: streams and read models."),
       own("real-time", "Real time", "Subscriptions, topics and consumer groups."),
       own("webhooks", "Webhooks", "From providers in, to partners out."),
-      own("state", "Keys, config and secrets", "Three stores for what is no event."),
+      own("state", "Keys, config and secrets", "Key-value buckets, config documents, secrets."),
       own("clients", "Clients in other languages", "Generated from the server's description of itself."),
       own("recipes", "Recipes", "A saga, fan-out, an approval, a rate limit, a report, webhooks, an agent."),
       own(

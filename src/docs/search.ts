@@ -1,50 +1,23 @@
-/** A row of the index: one section of one page. */
-export interface IndexRow {
-  title: string;
-  heading: string;
-  text: string;
-  href: string;
-}
+import { addCopyButtons } from "./copy.ts";
+import { type IndexRow, openFinding, stem } from "./finding.ts";
 
-const shownMax = 12;
 const excerptChars = 120;
 
-/** Rows that have every word somewhere, those with words in title and heading first. */
-export function search(rows: readonly IndexRow[], query: string): IndexRow[] {
-  const words = query.toLowerCase().split(/\s+/).filter(Boolean);
-  if (words.length === 0) return [];
-  const scored = rows.flatMap((row) => {
-    const [title, heading, text] = [row.title, row.heading, row.text].map((one) => one.toLowerCase());
-    let score = 0;
-    for (const word of words) {
-      const inTitle = title!.includes(word);
-      const inHeading = heading!.includes(word);
-      const inText = text!.includes(word);
-      if (!inTitle && !inHeading && !inText) return [];
-      score += (inHeading ? 6 : 0) + (inTitle ? 3 : 0) + (inText ? 1 : 0);
-    }
-    return [{ row, score }];
-  });
-  return scored
-    .toSorted((a, b) => b.score - a.score)
-    .slice(0, shownMax)
-    .map(({ row }) => row);
-}
-
 function excerpt(text: string, query: string): string {
-  const word = query.toLowerCase().split(/\s+/)[0] ?? "";
-  const from = Math.max(0, text.toLowerCase().indexOf(word) - excerptChars / 3);
+  const words = query.toLowerCase().split(/\s+/).filter(Boolean).map(stem);
+  const places = words.map((word) => text.toLowerCase().indexOf(word)).filter((at) => at >= 0);
+  const from = Math.max(0, (places.length > 0 ? Math.min(...places) : 0) - excerptChars / 3);
   return `${from > 0 ? "… " : ""}${text.slice(from, from + excerptChars)}`;
 }
 
 function start(form: HTMLFormElement): void {
   const input = form.querySelector("input")!;
   const list = form.querySelector("ul")!;
-  let loading: Promise<readonly IndexRow[]> | undefined;
+  let loading: Promise<ReturnType<typeof openFinding>> | undefined;
   let chosen = -1;
 
-  const load = (): Promise<readonly IndexRow[]> => {
-    loading ??= fetch(form.dataset.index!).then((answer) => answer.json());
+  const load = () => {
+    loading ??= fetch(form.dataset.index!).then(async (answer) => openFinding(await answer.json()));
     loading.catch(() => {
       loading = undefined;
     });
@@ -81,7 +54,7 @@ function start(form: HTMLFormElement): void {
     if (options.length === 0) {
       const none = document.createElement("li");
       none.role = "option";
-      none.textContent = "Nothing has all of these words";
+      none.textContent = "Nothing has any of these words";
       options.push(none);
     }
     list.replaceChildren(...options);
@@ -100,8 +73,8 @@ function start(form: HTMLFormElement): void {
   input.addEventListener("input", async () => {
     const asked = input.value;
     if (asked.trim() === "") return open(false);
-    const found = search(await load(), asked);
-    if (input.value === asked) show(found);
+    const find = await load();
+    if (input.value === asked) show(find(asked));
   });
   input.addEventListener("keydown", (event) => {
     if (event.key === "ArrowDown" || event.key === "ArrowUp") {
@@ -127,4 +100,7 @@ function start(form: HTMLFormElement): void {
 }
 
 const form = globalThis.document?.querySelector<HTMLFormElement>("form[role=search]");
-if (form) start(form);
+if (form) {
+  start(form);
+  addCopyButtons();
+}

@@ -1,8 +1,8 @@
 import { existsSync, readFileSync } from "node:fs";
 import { join, posix } from "node:path";
+import type { IndexRow } from "./finding.ts";
 import { type DocsPage, groups } from "./list.ts";
 import { escaped, type RenderedPage, render, resolveIn } from "./render.ts";
-import type { IndexRow } from "./search.ts";
 
 const sources = join(import.meta.dir, "..");
 
@@ -11,7 +11,7 @@ interface MadePage extends DocsPage, RenderedPage {}
 /** What is installed: a copy of the sources alone has no pages that stand beside them. */
 const installed = (file: string): boolean => existsSync(join(sources, file));
 
-function madePages(): MadePage[] {
+export function madePages(): MadePage[] {
   const there = groups.flatMap(({ pages }) => pages).filter(({ file }) => installed(file));
   const addresses = new Map(there.map(({ name, file }) => [posix.normalize(file), `/docs/${name}`]));
   return there.map((page) => ({
@@ -99,20 +99,21 @@ function contents(pages: readonly DocsPage[]): string {
     return `<h2>${escaped(title)}</h2>\n<dl>${rows.join("")}</dl>`;
   });
   return `<h1>Documentation</h1>
-<p>svc stores events and runs your functions for them, durably. Begin with <a href="/docs/start">Start</a>. Each route and
-its fields stand on <a href="/docs/api">the page of the API</a>, which asks for a key.</p>
+<p>svc stores events and runs your functions for them, durably. Begin with <a href="/docs/start">Start</a>. The
+<a href="/docs/api">API page</a> lists every route and its fields; it asks for a key.</p>
 ${parts.join("\n")}`;
 }
 
 /** What the search looks through: a row a section. */
-const foundIn = (pages: readonly MadePage[]): IndexRow[] =>
-  pages.flatMap(({ name, title, sections }) =>
-    sections.map(({ heading, id, text }) => ({
+export const foundIn = (pages: readonly MadePage[]): IndexRow[] =>
+  pages.flatMap(({ name, title, about, words, sections }) => [
+    { title, text: about, heading: title, href: `/docs/${name}`, words },
+    ...sections.map(({ heading, id, text }) => ({
       ...{ title, text },
       heading: heading || title,
       href: `/docs/${name}${id && `#${id}`}`,
     })),
-  );
+  ]);
 
 async function built(): Promise<{ name: string; contentType: string; bytes: Uint8Array<ArrayBuffer> }[]> {
   const { outputs } = await Bun.build({

@@ -77,6 +77,10 @@ export const dependencies: Record<string, Dependency> = {
     for: "the pages at `/docs`",
     why: "GFM without dependencies, and its tokens are what the search looks through",
   },
+  minisearch: {
+    for: "the search of the pages at `/docs`",
+    why: "ranks, spells and begins words in 7 KiB without dependencies; a list of synonyms is ours",
+  },
   pino: { for: "logs", why: "fast, plain JSON" },
   postgres: {
     for: "PostgreSQL",

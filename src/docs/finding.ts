@@ -1,0 +1,156 @@
+import MiniSearch from "minisearch";
+
+/** A row of the index: one section of one page. */
+export interface IndexRow {
+  title: string;
+  heading: string;
+  text: string;
+  href: string;
+  /** What others call what its page is about. */
+  words?: string;
+}
+
+const shownMax = 12;
+
+/** Words of a line mean the same to who asks; ours and those of other systems. */
+const sameWords = `
+  deduplicate dedupe duplicate idempotency idempotent
+  approval approve human
+  sso oidc saml okta oauth google
+  login signin password
+  deploy deployment release rollout version
+  upgrade migrate migration
+  workflow function
+  activity task step
+  job run execution
+  queue backlog
+  signal resume
+  kill cancel terminate abort stop
+  retry retries attempt backoff
+  crash die died dead lost
+  saga compensate compensation rollback undo
+  parallel fanout concurrent map
+  child subworkflow invoke
+  schedule cron recurring periodic
+  delay delayed later sleep timer wait
+  throttle ratelimit rate limit
+  concurrency limit
+  debounce coalesce
+  batch bulk
+  priority
+  tenant organization org customer
+  role rbac permission authorization policy
+  secret password credential encrypt encryption
+  key token apikey
+  rotate renew replace
+  webhook callback
+  signature hmac verify sign
+  subscribe websocket realtime pubsub sse stream
+  topic channel
+  group consumer
+  projection readmodel view
+  entity aggregate eventsourcing
+  schema validate validation
+  log logs logging
+  trace tracing opentelemetry otel observability span
+  metric metrics prometheus grafana alert monitoring
+  backup restore recover disaster
+  kubernetes k8s helm docker container
+  cluster node ha replica failover
+  database postgres postgresql libsql sqlite
+  bouncer pgbouncer pooler
+  erase delete gdpr purge redact retention forget
+  language python go java client sdk
+  test testing unit mock
+  replay backfill reprocess
+  timeout deadline expire
+  payload size large big
+  version versioning patch
+  audit history trail
+  tool agent llm ai mcp
+  environment env staging
+`;
+
+const stopWords = new Set(
+  `a an the how to do does did i my me we our you your it its is are be can could should would what when where which who
+  why if in on of for from with without and or not no after before by at as this that there into via use using get`.split(
+    /\s+/,
+  ),
+);
+
+/** Endings that change no meaning, for both the pages and who asks. */
+export function stem(word: string): string {
+  let root = word;
+  if (root.length > 4) root = root.replace(/ies$/, "y").replace(/([^su])s$/, "$1");
+  if (root.length > 5) root = root.replace(/(?:ing|ed|ion)$/, "").replace(/([bdgmnprt])\1$/, "$1");
+  return root.length > 4 ? root.replace(/e$/, "") : root;
+}
+
+/** `lease_lost` is a word itself, and so are its parts. */
+const wordsOf = (text: string): string[] =>
+  (text.toLowerCase().match(/[\p{L}\p{N}_]+/gu) ?? []).flatMap((word) =>
+    word.includes("_") ? [word, ...word.split("_").filter(Boolean)] : word,
+  );
+
+const same = new Map<string, Set<string>>();
+for (const line of sameWords.trim().split("\n")) {
+  const stems = wordsOf(line).map(stem);
+  for (const one of stems) same.set(one, new Set([...(same.get(one) ?? []), ...stems]));
+}
+
+/** Pages to look things up in have every word somewhere. */
+const weights: Readonly<Record<string, number>> = {
+  ...{ changelog: 0.3, glossary: 0.2, wire: 0.5, reference: 0.6, limits: 0.6, commands: 0.7 },
+  ...{ answers: 0.7, errors: 0.7 },
+};
+const pageOf = ({ href }: IndexRow): string => /^\/docs\/([^#]*)/.exec(href)?.[1] ?? "";
+
+/** Finds sections by whole words first, then by their beginnings and by words that are spelt nearly so. */
+export function openFinding(rows: readonly IndexRow[]): (asked: string) => IndexRow[] {
+  const index = new MiniSearch({
+    fields: ["heading", "title", "words", "text"],
+    tokenize: wordsOf,
+    processTerm: stem,
+  });
+  index.addAll(rows.map((row, id) => ({ ...row, id })));
+
+  return (asked) => {
+    const all = [...new Set(wordsOf(asked).map(stem))];
+    const telling = all.filter((word) => !stopWords.has(word));
+    const words = telling.length > 0 ? telling : all;
+    if (words.length === 0) return [];
+    const ofWord = new Map<string, Set<string>>();
+    for (const word of words)
+      for (const one of [word, ...(same.get(word) ?? [])])
+        ofWord.set(one, new Set([...(ofWord.get(one) ?? []), word]));
+    const found = index.search([...ofWord.keys()].join(" "), {
+      boost: { heading: 3, title: 2, words: 8 },
+      boostTerm: (term) => (words.includes(term) ? 1 : 0.5),
+      prefix: (term) => words.includes(term) && term.length > 2,
+      fuzzy: (term) => (words.includes(term) && term.length > 4 ? 0.2 : false),
+      weights: { prefix: 0.3, fuzzy: 0.25 },
+    });
+    const scored = found.map(({ id, score, queryTerms }) => {
+      const row = rows[id as number]!;
+      const covered = new Set(queryTerms.flatMap((term) => [...(ofWord.get(term) ?? [])])).size;
+      const page = pageOf(row);
+      return { row, page, score: score * (covered / words.length) ** 3 * (weights[page] ?? 1) };
+    });
+    return pagesFirst(scored.toSorted((a, b) => b.score - a.score)).slice(0, shownMax);
+  };
+}
+
+interface Scored {
+  row: IndexRow;
+  page: string;
+  score: number;
+}
+
+/** The best section of each page, then the others: one page does not hide the rest. */
+function pagesFirst(scored: readonly Scored[]): IndexRow[] {
+  const pages = [...Map.groupBy(scored, ({ page }) => page).values()];
+  const worth = ([first, second, third]: readonly Scored[]) =>
+    first!.score + 0.3 * (second?.score ?? 0) + 0.15 * (third?.score ?? 0);
+  const heads = pages.toSorted((a, b) => worth(b) - worth(a)).map(([first]) => first!.row);
+  return [...heads, ...scored.map(({ row }) => row).filter((row) => !heads.includes(row))];
+}
