@@ -35,7 +35,7 @@ export const clusterOperations = (
     platformAction: "platform:keys:manage",
     scope: "none",
     summary:
-      "Replaces a secret on every node: the `api_key` of the caller's org that `remote_key_id` names, or, for a platform credential, `jwt_secret`, `platform_jwt_secret`, `signing_key`, `master_key` (all that is sealed is sealed again).",
+      "Replaces a secret on every node: the org's `api_key` that `remote_key_id` names. A platform credential replaces `jwt_secret`, `platform_jwt_secret`, `signing_key` or `master_key`, which seals everything again.",
     input: Type.Object({
       kind: Type.String({
         maxLength: 64,

@@ -61,7 +61,7 @@ export const capacityOperations = (capacity: Capacity): Operation[] => [
     LeaseSchema,
     async (input, { caller }) => (await capacity.leases(caller, input)).map(toLease),
   ),
-  view("buckets", "Queues as the dispatchers serve them.", BucketSchema, async (input, { caller }) =>
+  view("buckets", "Queues by function, with how many runs wait.", BucketSchema, async (input, { caller }) =>
     (await capacity.buckets(caller, input)).map(toBucket),
   ),
   view("sessions", "Workers that ask for jobs, by node.", SessionSchema, async (input, { caller }) =>

@@ -224,7 +224,7 @@ const secretOperations = ({ sources, trial }: Webhooks): Operation[] => [
     ...manage,
     ...emits,
     about: aboutId(({ id }: { id: string }) => id),
-    summary: "Another secret to verify with; the old one is good until its grace is over.",
+    summary: "A new secret to verify with; the old one stays valid until its grace ends.",
     input: Type.Object({ id: text, secret: text, graceSeconds: count, expected }),
     rpc: rpc(
       WebhookService.method.rotateWebhookSecret,
