@@ -78,8 +78,9 @@ describe.each(engines)("watches of keys on %s", (engine) => {
     await Promise.all(sockets.map((socket, at) => hears(socket, asked[at]![1].length)));
     for (const key of [...keys, "none", "other"]) await put(pathOf("some", key), "again");
     const last = (await put(pathOf("some", "a.b"), "end")).body.revision;
-    await until(() => sockets[0]!.frames.at(-1)?.revision === last, { about: "the last change" });
-    await hears(sockets[4]!, 2 * keys.length + 3);
+    // A value that was replaced before it was read is left out, so that frames cannot be counted.
+    for (const socket of [sockets[0]!, sockets[4]!])
+      await until(() => socket.frames.at(-1)?.revision === last, { about: "the last change" });
     for (const [at, [query, own]] of asked.entries()) {
       const wanted = query === "?key=none" ? ["none"] : own;
       const seen = new Set(sockets[at]!.frames.map(({ key }) => key));
