@@ -90,7 +90,7 @@ export const groups: readonly DocsGroup[] = [
       own(
         "coming-from",
         "Coming from another system",
-        "Temporal, Inngest, BullMQ, Kurrent: their words, and ours.",
+        "Temporal, Inngest, BullMQ, Kurrent, Trigger.dev, Hatchet, Restate: their words, and ours.",
       ),
     ],
   },
