@@ -55,7 +55,7 @@ export async function runsOfEvents(
 ): Promise<Map<string, EventRun[]>> {
   const byEvent = new Map<string, EventRun[]>();
   if (eventIds.length === 0) return byEvent;
-  const { rowsFrom } = store.seams;
+  const { rowsFrom, byKey } = store.seams;
   const runs = await store.all<EventRunRow>(sql`SELECT r.id, r.event_id, r.function_id, r.status, e.state,
       COALESCE(e.started_at, r.started_at) AS started_at, r.ended_at
     FROM ${rowsFrom("i", { id: column.text(eventIds) })} JOIN runs r ON r.event_id = i.id
@@ -72,9 +72,10 @@ export async function runsOfEvents(
     else byEvent.set(row.event_id, [run]);
   }
   if (byId.size === 0) return byEvent;
+  const run_id = column.text([...byId.keys()]);
   const steps =
     await store.all<EventRunStepRow>(sql`SELECT s.run_id, s.step_id, s.name, s.type, s.status, s.duration_ms, s.error
-    FROM ${rowsFrom("i", { run_id: column.text([...byId.keys()]) })} JOIN steps s ON s.run_id = i.run_id
+    FROM ${rowsFrom("i", { run_id })} JOIN steps s ON s.run_id = i.run_id ${byKey("s.run_id", run_id)}
     ORDER BY i.ord, s.sequence, s.created_at LIMIT ${stepsShownMax}`);
   for (const { run_id, step_id: stepId, name, type, status, duration_ms: durationMs, error } of steps)
     byId.get(run_id)?.steps.push({

@@ -220,8 +220,9 @@ export async function stillOverdue(
   runIds: readonly string[],
   now: Instant,
 ): Promise<Set<string>> {
+  const each = store.seams.rowOf("executions", "e", sql`e.run_id = v.run_id`);
   const rows = await store.all<{ run_id: string }>(sql`SELECT e.run_id
-    FROM ${store.seams.rowsFrom("v", { run_id: column.text(runIds) })} JOIN executions e ON e.run_id = v.run_id
+    FROM ${store.seams.rowsFrom("v", { run_id: column.text(runIds) })} ${each}
     WHERE (e.state <> 'queued' AND e.wake_at <= ${now - overdueMs}) OR e.timeout_at <= ${now - overdueMs}`);
   return new Set(rows.map((row) => row.run_id));
 }

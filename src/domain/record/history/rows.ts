@@ -54,8 +54,10 @@ export async function historyOfAll(
   store: Store,
   runIds: readonly string[],
 ): Promise<Map<string, HistoryRow[]>> {
+  const { rowsFrom, byKey } = store.seams;
+  const run_id = column.text(runIds);
   const rows = await store.all<HistoryRow>(sql`SELECT h.run_id, h.sequence, h.type, h.at, h.detail
-    FROM ${store.seams.rowsFrom("i", { run_id: column.text(runIds) })} JOIN run_history h ON h.run_id = i.run_id
+    FROM ${rowsFrom("i", { run_id })} JOIN run_history h ON h.run_id = i.run_id ${byKey("h.run_id", run_id)}
     ORDER BY h.run_id, h.sequence`);
   const byRun = new Map<string, HistoryRow[]>(runIds.map((id) => [id, []]));
   for (const row of rows) byRun.get(row.run_id)?.push(row);

@@ -102,10 +102,12 @@ export async function finishResumes(
   runIds: readonly string[],
   now: Instant,
 ): Promise<{ environmentId: string; functionId: string }[]> {
-  const ids = session.seams.rowsFrom("v", { run_id: column.text(runIds) });
+  const { rowsFrom, byKey } = session.seams;
+  const run_id = column.text(runIds);
   const rows =
     await session.all<Resumed>(sql`SELECT e.run_id, e.environment_id, e.function_id, e.history_count, r.plan
-    FROM ${ids} JOIN executions e ON e.run_id = v.run_id LEFT JOIN resumes r ON r.run_id = v.run_id
+    FROM ${rowsFrom("v", { run_id })} JOIN executions e ON e.run_id = v.run_id ${byKey("e.run_id", run_id)}
+      LEFT JOIN resumes r ON r.run_id = v.run_id
     WHERE e.state = 'resuming' ORDER BY e.run_id`);
   const queued: Resumed[] = [];
   for (const row of rows) {
