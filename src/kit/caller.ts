@@ -5,8 +5,8 @@ import { Fault } from "./fault.ts";
 export interface Caller {
   kind: "key" | "user" | "platform" | "anonymous" | "dev";
   /**
-   * `ak_…` or user id, at most 255 bytes; what audit rows and logs name. It stays as long as the key or the
-   * user exists, and nobody gets it again.
+   * Id of the key (`ak_…`) or of the user, at most 255 bytes. Audit rows and logs name it. A key or a user
+   * keeps its id, and the id is never used for another one.
    */
   id: string;
   /** The org that the call acts in; a platform credential's own is `org_platform`. */

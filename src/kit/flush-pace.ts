@@ -58,7 +58,7 @@ export class FlushPace {
     const isHalfEnough = this.#isHeavy && occupancy >= occupancyCrowded;
     const enough = isHalfEnough ? Math.min(share, crowdShare) : share;
     if (!(leftMs > 0) || waiting >= Math.max(...this.#peaks) * enough) return 0;
-    // Added to a clock's time a tiny part of a millisecond may vanish, and the lane would ask for ever.
+    // A clock's time may swallow a part of a millisecond, and the lane would ask again without an end.
     return Math.ceil(leftMs);
   }
 }

@@ -1,4 +1,4 @@
-/** Days for which `recordingRetention` keeps a function's runs; 0 for ever. Undefined: it is no time. */
+/** The days that a `recordingRetention` says; 0 for `forever`, undefined for a text that is no time. */
 export function recordedDays(text: string): number | undefined {
   if (text === "forever") return 0;
   const [, count, unit] = /^([1-9]\d{0,3})([dy])$/.exec(text) ?? [];

@@ -3,10 +3,10 @@ import type { PostgresClient } from "./postgres-client.ts";
 import { mayNotAsk } from "./postgres-errors.ts";
 
 /**
- * A commit that nobody awaits costs neither a write to the disk nor a standby's answer, even when the session
- * ends and PostgreSQL drops the table: while commits hang, no session of ours may be left waiting. The room
- * is that of the database's tablespace, as for tables, whatever the role's setting for temporary ones. Texts
- * of this length need no second table.
+ * The temporary table that takes the room, and asynchronous commits. Such a commit waits neither for the disk
+ * nor for a standby, also the one by which PostgreSQL drops the table when the session ends: while commits
+ * hang, no session of ours may wait. The table lies in the database's tablespace, as other tables do,
+ * whatever the role's setting for temporary ones. Texts of this length need no second table.
  */
 const make = [
   "SET synchronous_commit = off",

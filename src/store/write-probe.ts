@@ -118,7 +118,7 @@ export class WriteProbe {
     await commit(() => {
       look.isAsked = true;
     });
-    // A full disk still takes small commits. Only an attempt to take room shows it where nobody writes.
+    // A full disk still takes small commits, so the probe has to take room to see that the disk is full.
     await tryRoom();
     if (!this.#isRoomDoubtful) return;
     await takeRoom();

@@ -6,7 +6,7 @@ import type { Way } from "./subscription-ways.ts";
 
 /** On one socket; a few less than a server allows. */
 const subscriptionsMax = 90;
-/** After so long without a frame the server is asked for a sign of life; after so long again it is gone. */
+/** Silence after which the client pings the server; a second one without an answer ends the socket. */
 const silenceMsDefault = 20_000;
 
 /** Subscriptions on WebSockets, many on one. One ends with code `not_opened` if its socket cannot open. */

@@ -9,7 +9,7 @@ type WatchFrame = Record<string, unknown>;
 
 /** What waits for its reader; beyond, the socket is closed, and opened again once it was read. */
 const unreadMax = 1_000;
-/** A socket that brought nothing for so long is reopened: a server that is gone sends nothing either. */
+/** Silence after which the watch opens another socket: a dead server and a quiet one look the same. */
 const silenceMs = 5 * 60_000;
 const connectMs = 10_000;
 const passing = new Set(["unavailable", "internal", "deadline_exceeded", "aborted", "resource_exhausted"]);

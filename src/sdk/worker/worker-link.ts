@@ -37,7 +37,7 @@ export interface WorkerIdentity {
 
 export interface WorkerLinkOptions extends CourierOptions {
   identity: WorkerIdentity;
-  /** The server registered the worker, whose leases last so long; undefined from servers that do not say. */
+  /** Called once the worker is registered. `leaseMs`: how long its leases last, if the server says it. */
   onLease: (leaseMs: number | undefined) => void;
   /** That answer, and each to a heartbeat: whether the server takes all that a handler waits for. */
   onTakesWaits: (takes: boolean) => void;
