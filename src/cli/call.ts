@@ -113,7 +113,10 @@ export async function* messagesOf(
   const unread: Record<string, unknown>[] = [];
   let failure: SvcError | undefined;
   const reader = readEnvelopes(
-    (message) => unread.push(message),
+    (message) => {
+      // An empty one stands for none, where a stream ended before its first.
+      if (Object.keys(message).length > 0) unread.push(message);
+    },
     (error) => {
       failure = error;
     },

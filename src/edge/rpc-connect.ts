@@ -28,6 +28,7 @@ import type { BodyRead } from "./body-budget.ts";
 import { faultOf, type RequestCall } from "./call.ts";
 import { performDuplex } from "./duplex.ts";
 import { connectForm } from "./fault-encoding.ts";
+import { afterFirstByte, wantsFirstByte } from "./first-byte.ts";
 import { admit, enter, type PreparedOperation, perform, performStream } from "./perform.ts";
 import type { IdleTimer, Surface } from "./rest.ts";
 import { refusesUnknown } from "./unknown-fields.ts";
@@ -55,7 +56,7 @@ export interface Visit {
   /** The message that is being read. */
   reading?: BodyRead | undefined;
   /** Of a stream: called with its refusal, or with the head of its answer once it is accepted. */
-  opened?: (how: { refusal: Fault } | { head: Headers }) => void;
+  opened?: (how: Opened) => void;
 }
 
 const noVisit: Visit = { request: new Request("http://edge.invalid"), requestId: "", prepared: undefined };
@@ -245,47 +246,44 @@ export async function* countedBytes(
   }
 }
 
-/** Of a stream that refuses by status: resolves once the operation has accepted it, or with its refusal. */
-function refusalOf(visit: Visit): Promise<Fault | undefined> | undefined {
-  const operation = visit.prepared?.operation;
-  if (operation?.mode !== "stream" || !operation.special?.refusesByStatus) return undefined;
-  const { promise, resolve } = Promise.withResolvers<Fault | undefined>();
-  visit.opened = (how) => resolve("refusal" in how ? how.refusal : undefined);
+type Opened = { refusal: Fault } | { head: Headers };
+
+/** Of a stream of answers: resolves once the operation has accepted or refused it. */
+function openingOf(visit: Visit): Promise<Opened> | undefined {
+  if (visit.prepared?.operation.mode !== "stream") return undefined;
+  const { promise, resolve } = Promise.withResolvers<Opened>();
+  visit.opened = resolve;
   return promise;
 }
 
 /** Clients take this status of a stream for a method that is not there, and ask in another way. */
 const notThere = 404;
 
-/**
- * Begins to read the answer, so that the operation runs, and answers its refusal. An accepted stream is left
- * to be sent as it is.
- */
-async function begun(
-  answer: UniversalServerResponse,
-  refusal: Promise<Fault | undefined>,
+const refusedByStatus = (fault: Fault): Response => {
+  const { status, body, headers } = connectForm(fault);
+  return new Response(JSON.stringify(body), {
+    status: fault.kind === "unimplemented" ? notThere : status,
+    headers: { ...headers, "content-type": "application/json" },
+  });
+};
+
+/** What a stream is answered before its first message, which Connect waits for. */
+async function openedResponse(
+  answering: Promise<UniversalServerResponse>,
+  opening: Promise<Opened>,
+  { prepared, request }: Visit,
 ): Promise<Response | undefined> {
-  const pieces = answer.body?.[Symbol.asyncIterator]();
-  if (!pieces) return undefined;
-  const first = pieces.next();
-  const fault = await Promise.race([refusal, first.then(() => undefined)]);
-  if (fault) {
+  const opened = await Promise.race([opening, answering.then(() => undefined)]);
+  if (opened === undefined) return undefined;
+  if ("refusal" in opened) {
+    if (!prepared?.operation.special?.refusesByStatus) return undefined;
     // What is left of the answer is not read.
-    void first.then(() => pieces.return?.()).catch(() => {});
-    const { status, body, headers } = connectForm(fault);
-    return new Response(JSON.stringify(body), {
-      status: fault.kind === "unimplemented" ? notThere : status,
-      headers: { ...headers, "content-type": "application/json" },
-    });
+    void answering.then(({ body }) => body?.[Symbol.asyncIterator]().return?.()).catch(() => {});
+    return refusedByStatus(opened.refusal);
   }
-  answer.body = (async function* () {
-    try {
-      for (let piece = await first; !piece.done; piece = await pieces.next()) yield piece.value;
-    } finally {
-      await pieces.return?.();
-    }
-  })();
-  return undefined;
+  if (!wantsFirstByte(request.headers)) return undefined;
+  const header = new Headers(opened.head);
+  return universalServerResponseToFetch({ status: 200, header, body: afterFirstByte(answering, header) });
 }
 
 function handleOf(
@@ -302,17 +300,20 @@ function handleOf(
     const universal = universalServerRequestFromFetch(isUnary ? bodiless(request) : request, {
       httpVersion: "2.0",
     });
-    const refusal = refusalOf(visit);
+    const opening = openingOf(visit);
     universal.contextValues = visitValues(visit);
     universal.signal = request.signal;
     universal.body = isUnary
       ? sentBytes(visit, surface)
       : countedBytes(visit, surface, universal.body as AsyncIterable<Uint8Array>);
-    const answer = await handler(universal);
-    if (holds && isUnary) server.timeout(request, surface.idleSeconds);
-    const refused = refusal && (await begun(answer, refusal));
+    const answering = handler(universal);
+    const opened = opening && (await openedResponse(answering, opening, visit));
     const response =
-      refused ?? (isUnary ? await collected(answer, visit, surface) : universalServerResponseToFetch(answer));
+      opened ??
+      (isUnary
+        ? await collected(await answering, visit, surface)
+        : universalServerResponseToFetch(await answering));
+    if (holds && isUnary) server.timeout(request, surface.idleSeconds);
     for (const [name, value] of Object.entries(surface.headers(request))) response.headers.set(name, value);
     response.headers.set("x-request-id", requestId);
     if (response.status === 405) response.headers.set("allow", handler.allowedMethods.join(", "));

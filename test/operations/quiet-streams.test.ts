@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { gunzipSync } from "node:zlib";
 import { create, type DescMethod, toBinary } from "@bufbuild/protobuf";
 import { Code, type ConnectError, createClient } from "@connectrpc/connect";
 import { createConnectTransport, createGrpcWebTransport } from "@connectrpc/connect-web";
@@ -66,23 +67,84 @@ describe("streams that have nothing to deliver", () => {
     call.close();
   });
 
-  test.each(asked)("end with deadline_exceeded over Connect: %s", async (_, method, message) => {
+  /** Over Connect in JSON, as bytes: what a client of any language sees. */
+  async function askConnect(
+    { parent, name }: DescMethod,
+    message: Record<string, unknown>,
+    headers: Record<string, string> = {},
+  ) {
+    const stop = new AbortController();
     const body = Buffer.from(JSON.stringify(message));
     const head = Buffer.alloc(5);
     head.writeUInt32BE(body.length, 1);
-    const answer = await fetch(`${server.url}/${method.parent.typeName}/${method.name}`, {
+    const answer = await fetch(`${server.url}/${parent.typeName}/${name}`, {
       method: "POST",
       headers: {
         "content-type": "application/connect+json",
         authorization: `Bearer ${server.adminKey}`,
-        "connect-timeout-ms": "300",
+        ...headers,
       },
       body: Buffer.concat([head, body]),
+      signal: stop.signal,
     });
-    expect(answer.status).toBe(200);
-    const bytes = Buffer.from(await answer.arrayBuffer());
-    expect(bytes[0]).toBe(2);
-    expect(JSON.parse(bytes.subarray(5).toString())).toMatchObject({ error: { code: "deadline_exceeded" } });
+    const reader = answer.body!.getReader();
+    let bytes = Buffer.alloc(0);
+    /** The next message of the stream, or what it ended with. */
+    const next = async () => {
+      while (bytes.length < 5 || bytes.length < 5 + bytes.readUInt32BE(1)) {
+        const { value, done } = await reader.read();
+        if (done) throw new Error(`the stream broke after ${bytes.length} bytes`);
+        bytes = Buffer.concat([bytes, value]);
+      }
+      const length = 5 + bytes.readUInt32BE(1);
+      const [flags] = bytes;
+      const text = bytes.subarray(5, length);
+      const frame = { flags, message: JSON.parse((flags === 1 ? gunzipSync(text) : text).toString()) };
+      bytes = bytes.subarray(length);
+      return frame;
+    };
+    return { status: answer.status, next, leave: () => stop.abort() };
+  }
+
+  test.each(asked)("send their head over Connect once %s is accepted", async (_, method, message) => {
+    // Without a message there is no end to wait for: `fetch` resolves by the head alone.
+    const call = await askConnect(method, message);
+    expect(call.status).toBe(200);
+    call.leave();
+  });
+
+  test.each([
+    ["as it is", {}, 0],
+    ["packed", { "connect-accept-encoding": "gzip" }, 1],
+  ])("bring their first message whole, and the next %s", async (_, accepts, flags) => {
+    const call = await askConnect(subscribe, { pattern: "topic:loud" }, accepts);
+    const data = { text: "loud ".repeat(1_000) };
+    for (const ordinal of [1, 2])
+      await server.rpc("PubSubService", "Publish", { topic: "loud", data: { ordinal, ...data } });
+    const message = (ordinal: number) => ({ topic: "topic:loud", data: { ordinal, ...data } });
+    expect(await call.next()).toMatchObject({ flags: 0, message: message(1) });
+    expect(await call.next()).toMatchObject({ flags, message: message(2) });
+    call.leave();
+  });
+
+  test("end after their head with an empty message and the reason", async () => {
+    const { body: made } = await server.api("/api/v1/apikeys", {
+      body: { name: "left", role_ids: ["role_admin"] },
+    });
+    const authorization = `Bearer ${made.key}`;
+    const call = await askConnect(subscribe, { pattern: "topic:none" }, { authorization });
+    await server.api(`/api/v1/apikeys/${made.id}`, { method: "DELETE" });
+    expect(await call.next()).toEqual({ flags: 0, message: {} });
+    expect(await call.next()).toMatchObject({ flags: 2, message: { error: { code: "unauthenticated" } } });
+  });
+
+  test.each(asked)("end with deadline_exceeded over Connect: %s", async (_, method, message) => {
+    const call = await askConnect(method, message, { "connect-timeout-ms": "300" });
+    expect(call.status).toBe(200);
+    expect(await call.next()).toMatchObject({
+      flags: 2,
+      message: { error: { code: "deadline_exceeded" } },
+    });
   });
 
   test.each([

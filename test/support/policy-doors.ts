@@ -207,10 +207,9 @@ export async function askAt(
     headers: { "content-type": "application/connect+json", ...headers },
     body: enveloped(bodyFor(way)),
     signal: AbortSignal.timeout(heldMs),
-  }).then(
-    (response) => response.text(),
-    () => "held",
-  );
+  })
+    .then((response) => response.text())
+    .catch(() => "held");
   return { status: answer.includes("permission_denied") ? 403 : 200, text: answer };
 }
 

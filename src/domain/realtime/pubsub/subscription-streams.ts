@@ -102,7 +102,6 @@ export function openSubscriptionStreams(pubsub: PubSub, screeningOf: OpenScreeni
           if (delivery) yield { spec, delivery };
           else {
             admitted();
-            // Also the first bytes of an answer over HTTP/1.1: Bun sends no headers before.
             if (wanted.withStart) yield { spec, start };
           }
         }
