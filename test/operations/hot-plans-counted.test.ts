@@ -15,6 +15,14 @@ const dozen = 12;
 const bounds: Bounds = { rows: 2_500, flushPages: 5_000, flushScanned: 1_000, scanned: 1_000 };
 
 /**
+ * Where a table is believed to have no row, a claim and a report with attributes look for their runs and events in an index that has
+ * the id last, each once through it: two tables, 32 of a flush, at most 250 pages. How many depends on how the machine runs.
+ */
+const unknown: Bounds["wide"] = [
+  { text: /^WITH (lane|demand|report) AS MATERIALIZED/, scanned: 2 * 32 * 250 },
+];
+
+/**
  * Where no execution was leased when they were counted, PostgreSQL counts the leases of a lane by `executions_by_wake`: all that are
  * not queued, a quarter of them leased and a quarter asleep here, three times a claim of a function with a limit.
  */
@@ -58,7 +66,7 @@ test("counted when huge, then emptied and vacuumed: no hot statement walks a sma
     expect.stringMatching(/env_default.*env_other|env_other.*env_default/),
     0,
   ]);
-  expect(await hot.excess(bounds)).toEqual([]);
+  expect(await hot.excess({ ...bounds, wide: unknown })).toEqual([]);
 }, 120_000);
 
 test("nor where no vacuum came since, so that it is believed to be as large as ever", async () => {
