@@ -19,6 +19,7 @@ import { grpcPortDefault } from "../settings/listen.ts";
 import { buildDashboard } from "./dashboard.ts";
 import { developer } from "./developer.ts";
 import type { ServerHost } from "./host.ts";
+import { mcpPage } from "./mcp.ts";
 import type { Host } from "./part.ts";
 import type { Parts } from "./parts.ts";
 import { explained } from "./start-failure.ts";
@@ -121,10 +122,14 @@ export async function listen(host: ServerHost, needs: ListenNeeds): Promise<List
     connections.listensAt(apart.port);
   }
   const offered = { connections, edge, registry, services, bodyBytesMax: requestBodyBytesMax, tls, hostname };
+  let url = "";
   const own = [...apiPages, ...docsPages(buildDocs), ...dashboardPages(buildDashboard)];
+  // It calls this node, and cannot judge the node's own certificate.
+  if (!tls) own.push(mcpPage(() => url));
   const pages = apart ? own : [...own, ...watch.pages];
   const sockets = parts.realtime.serveAt(edge, registry);
   const listening = await listenEdge({ ...offered, ...sockets, pages, draining, trustProxy, port });
+  ({ url } = listening);
   const stops = [listening.stop];
   const stop = async () => void (await Promise.all(stops.map((one) => one(drainMs))));
   closers.push("edge", stop, drainMs);

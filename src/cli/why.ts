@@ -2,7 +2,8 @@ import type { Command } from "commander";
 import { firstFrame, type Stacked } from "../kit/error-frame.ts";
 import { shownText } from "../kit/shown-text.ts";
 import { SvcError } from "../sdk/index.ts";
-import { type Asking, addCommon, ask, askingOf, type CommonFlags } from "./command.ts";
+import type { Input } from "./call.ts";
+import { addCommon, ask, askingOf, type CommonFlags } from "./command.ts";
 import type { Io } from "./io.ts";
 import { localTime, paintOf } from "./show.ts";
 
@@ -53,6 +54,9 @@ interface StepShown {
   waitEventName?: string;
   waitTimeout?: string;
 }
+
+/** Calls an operation of the server by its name. */
+type AskServer = <Answer>(operation: string, input?: Input) => Promise<Answer>;
 
 /** Why a run is where it is, and what to do about it. */
 export interface Why {
@@ -147,7 +151,7 @@ interface WorkerShown {
 
 /** Why no worker takes a run that waits for one. */
 async function ofCapacity(
-  asking: Asking,
+  ask: AskServer,
   { functionId = "", blockingCause }: RunShown,
 ): Promise<Pick<Why, "because" | "next">> {
   if (blockingCause === "policy")
@@ -156,7 +160,7 @@ async function ofCapacity(
       next: ["svc policy list", "svc worker list"],
     };
   const known = await unlessDenied(
-    ask<{ status?: string; endpointUrl?: string }>(asking, "functions.get", { id: functionId }),
+    ask<{ status?: string; endpointUrl?: string }>("functions.get", { id: functionId }),
   );
   if (known && wordOf(known.status, "FUNCTION_STATUS_") !== "active")
     return {
@@ -165,7 +169,7 @@ async function ofCapacity(
       ],
       next: [`svc function activate ${functionId}`],
     };
-  const listed = await unlessDenied(ask<{ workers?: WorkerShown[] }>(asking, "workers.list"));
+  const listed = await unlessDenied(ask<{ workers?: WorkerShown[] }>("workers.list"));
   if (!listed) return { because: ["it waits for a worker"], next: [] };
   const workers = listed.workers ?? [];
   const serving = workers.filter(({ function_ids, functions }) =>
@@ -208,11 +212,10 @@ const pauses: Readonly<Record<string, { said: string; commands: (id: string) => 
   },
 };
 
-export async function explain(asking: Asking, id: string): Promise<Why> {
-  const run = await ask<RunShown>(asking, "runs.get", { id, withAttempts: true });
+export async function explain(ask: AskServer, id: string): Promise<Why> {
+  const run = await ask<RunShown>("runs.get", { id, withAttempts: true });
   const status = wordOf(run.status, "RUN_STATUS_");
-  const steps =
-    (await unlessDenied(ask<{ steps?: StepShown[] }>(asking, "runs.steps", { runId: id })))?.steps ?? [];
+  const steps = (await unlessDenied(ask<{ steps?: StepShown[] }>("runs.steps", { runId: id })))?.steps ?? [];
   const because = [...ofAttempts(run), ...ofSteps(steps)];
   const next: string[] = [];
   switch (status) {
@@ -235,7 +238,7 @@ export async function explain(asking: Asking, id: string): Promise<Why> {
       break;
     }
     case "waiting_for_capacity": {
-      const found = await ofCapacity(asking, run);
+      const found = await ofCapacity(ask, run);
       because.push(...found.because);
       next.push(...found.next);
       break;
@@ -269,7 +272,7 @@ export function addWhy(program: Command, io: Io): void {
     .description("Why a run failed or does not move, and what to do about it.");
   addCommon(command).action(async (id: string) => {
     const asking = askingOf(io, command.optsWithGlobals() as CommonFlags);
-    const why = await explain(asking, id);
+    const why = await explain((...asked) => ask(asking, ...asked), id);
     if (asking.form === "json") return io.out(`${JSON.stringify(why, null, 2)}\n`);
     if (asking.form === "jsonl") return io.out(`${JSON.stringify(why)}\n`);
     const paint = paintOf(io);

@@ -10,7 +10,15 @@ import { baseHeaders, type Origins, preflight, requestIdOf } from "./headers.ts"
 import { refusalOfRequest } from "./loopback.ts";
 import { prepare } from "./perform.ts";
 import { rpcInPlaceOf } from "./removed-routes.ts";
-import { type HttpHandler, parseRoute, restBindings, restFault, restHandler, type Surface } from "./rest.ts";
+import {
+  type HttpHandler,
+  type IdleTimer,
+  parseRoute,
+  restBindings,
+  restFault,
+  restHandler,
+  type Surface,
+} from "./rest.ts";
 import { connectFault, rpcRoutes } from "./rpc.ts";
 
 /** A GET that becomes a WebSocket: upgrade and answer undefined, or refuse with a Response or a Fault. */
@@ -24,12 +32,16 @@ export interface Upgrade {
   ) => Response | undefined | Promise<Response | undefined>;
 }
 
-/**
- * A public GET outside the registry, such as a page and its files. It sets its own content type and caching.
- */
+/** Outside the registry, such as a page and its files. It sets its own content type and caching. */
 export interface StaticPage {
+  /** GET when left out. */
+  method?: "GET" | "POST";
   path: string;
-  handle: (request: Request, params: Record<string, string>) => Response | Promise<Response>;
+  handle: (
+    request: Request,
+    params: Record<string, string>,
+    server: IdleTimer,
+  ) => Response | Promise<Response>;
 }
 
 export interface EdgeOptions {
@@ -148,12 +160,12 @@ function upgradeRoute(surface: Surface, { path, handle }: Upgrade): ServedRoute 
   };
 }
 
-function pageRoute({ edge }: Surface, { path, handle }: StaticPage): ServedRoute {
+function pageRoute({ edge }: Surface, { method = "GET", path, handle }: StaticPage): ServedRoute {
   return {
-    method: "GET",
+    method,
     path,
-    async handle(request, params) {
-      const response = await handle(request, params);
+    async handle(request, params, server) {
+      const response = await handle(request, params, server);
       response.headers.set("x-request-id", requestIdOf(request, edge.ids));
       return response;
     },

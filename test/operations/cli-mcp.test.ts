@@ -7,6 +7,7 @@ import { mcpHttp } from "../../src/cli/mcp/command.ts";
 import { mcpTools } from "../../src/cli/mcp/tools.ts";
 import { runOnce } from "../support/one-run.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
+import { until } from "../support/until.ts";
 
 const mainFile = resolve(import.meta.dir, "../../src/main.ts");
 const token = "a-token-of-this-test";
@@ -37,11 +38,11 @@ describe.each(engines)("an MCP client on %s", (engine) => {
 
   test("over stdio: lists, reads, pages, and is refused what changes things", async () => {
     const client = new Client({ name: "test", version: "1" });
-    const args = [mainFile, "mcp", "--server-url", server.url];
+    const args = [mainFile, "mcp"];
     const env = {
       PATH: process.env.PATH ?? "",
       SVC_API_KEY: server.adminKey,
-      SVC_SERVER_URL: "http://127.0.0.1:1",
+      SVC_SERVER_URL: server.url,
     };
     await client.connect(new StdioClientTransport({ command: process.execPath, args, env }));
     closing.push(() => client.close());
@@ -49,7 +50,7 @@ describe.each(engines)("an MCP client on %s", (engine) => {
     const { tools } = await client.listTools();
     const names = tools.map(({ name }) => name);
     expect(names).toEqual([
-      "svc_get_docs",
+      ...["svc_get_docs", "svc_search_docs", "svc_why"],
       ...mcpTools.filter(({ writes }) => !writes).map(({ name }) => name),
     ]);
     expect(tools.every(({ annotations }) => annotations?.readOnlyHint)).toBe(true);
@@ -75,6 +76,15 @@ describe.each(engines)("an MCP client on %s", (engine) => {
     expect((await ask("svc_get_docs", { topic: "openapi", offset: next })).text).not.toContain(
       '"openapi":"3.1.0"',
     );
+    const found = JSON.parse((await ask("svc_search_docs", { query: "dedupe events" })).text);
+    expect(found[0]).toMatchObject({ topic: "events" });
+    expect((await ask("svc_get_docs", { topic: "events" })).text).toContain("## ");
+    expect((await ask("svc_get_docs", { topic: "nothing" })).text).toContain("topic: must be one of openapi");
+    const { prompts } = await client.listPrompts();
+    expect(prompts.map(({ name }) => name)).toEqual(["find_out_why", "repair"]);
+    const prompt = await client.getPrompt({ name: "find_out_why", arguments: { about: "orders fail" } });
+    expect(JSON.stringify(prompt.messages)).toContain("What is known: orders fail");
+    expect(client.getPrompt({ name: "sing" })).rejects.toThrow("there is no prompt sing");
     const { resources } = await client.listResources();
     expect(resources.map(({ uri }) => uri)).toContain("svc://docs/openapi");
     const read = await client.readResource({ uri: "svc://docs/function-authoring" });
@@ -134,5 +144,52 @@ describe.each(engines)("an MCP client on %s", (engine) => {
     const big = "x".repeat(20_000);
     for (const n of [1, 2, 3]) await ask("svc_emit_event", { event: "big", data: { n, big } });
     expect((await ask("svc_list_events", { limit: 5 })).text).toMatch(/the first \d of 5/);
+  }, 120_000);
+
+  test("at the server's own /mcp: as its key may, from a group of failures to their repair", async () => {
+    const connectAs = async (key: string, search = "") => {
+      const client = new Client({ name: "test", version: "1" });
+      const headers = { authorization: `Bearer ${key}` };
+      const url = new URL(`${server.url}/mcp${search}`);
+      await client.connect(new StreamableHTTPClientTransport(url, { requestInit: { headers } }) as never);
+      closing.push(() => client.close());
+      return { client, ask: asked(client) };
+    };
+    const stranger = await server.api("/mcp", { key: "", body: {} });
+    expect(stranger.status).toBe(401);
+    expect((await server.api("/mcp", { body: { tool: "x".repeat(1024 * 1024) } })).status).toBe(413);
+    const error = { message: "the card was refused", retryable: false };
+    const { runId } = await runOnce(server, "charge", { status: "failed", error });
+    const reader = await connectAs(server.adminKey);
+    expect((await reader.ask("svc_resume_run", { run_id: runId })).text).toContain("--allow-writes");
+    const { groups } = JSON.parse((await reader.ask("svc_error_groups")).text);
+    expect(JSON.stringify(groups)).toContain("the card was refused");
+    const why = JSON.parse((await reader.ask("svc_why", { run_id: runId })).text);
+    expect(why).toMatchObject({ status: "failed" });
+    expect(why.because[0]).toContain("the card was refused");
+    const repair = { action: "resume", filter: { functionId: "charge" } };
+    const preview = await reader.ask("svc_preview_repair", repair);
+    expect({ ...preview, text: JSON.parse(preview.text) }).toMatchObject({
+      isError: false,
+      text: { totalCount: "1" },
+    });
+    const writer = await connectAs(server.adminKey, "?allow-writes=true");
+    const started = { ...repair, reason: "the card is fine now" };
+    expect((await writer.ask("svc_start_repair", started)).text).toContain("confirm must be true");
+    const { id } = JSON.parse((await writer.ask("svc_start_repair", { ...started, confirm: true })).text);
+    await until(
+      async () =>
+        (await writer.ask("svc_get_repair", { repair_id: id })).text.toLowerCase().includes("completed"),
+      {
+        about: "the repair",
+      },
+    );
+    // A key that may only read is refused by the server, whatever it asked for.
+    const { body } = await server.api("/api/v1/apikeys", {
+      body: { name: "look", role_ids: ["role_viewer"] },
+    });
+    const viewer = await connectAs(body.key, "?allow-writes=true");
+    expect((await viewer.ask("svc_list_runs", {})).isError).toBe(false);
+    expect((await viewer.ask("svc_resume_run", { run_id: runId })).text).toContain("permission_denied");
   }, 120_000);
 });

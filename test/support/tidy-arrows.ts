@@ -101,6 +101,8 @@ const arrows: Record<Room, Partial<Record<Room, When>> | "all"> = {
     settings: "yes",
     store: "yes",
     "store port": "yes",
+    // Models search the pages as their readers do.
+    docs: "yes",
   },
   // What the API answers is described once: by `proto/` and by the operations.
   dashboard: { dashboard: "yes", sdk: "yes", gen: "type", operations: "type", wire: "type", part: "type" },

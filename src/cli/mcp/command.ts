@@ -49,6 +49,18 @@ function isLocal(request: Request): boolean {
   return isLoopback(host) && (origin === null || isLoopback(URL.parse(origin)?.hostname ?? ""));
 }
 
+/** One request by itself, of a caller who is let in. */
+export async function answerMcp(request: Request, options: McpOptions): Promise<Response> {
+  const server = mcpServer(options);
+  const transport = new WebStandardStreamableHTTPServerTransport({ enableJsonResponse: true });
+  await server.connect(transport as Parameters<typeof server.connect>[0]);
+  try {
+    return await transport.handleRequest(request);
+  } finally {
+    await server.close();
+  }
+}
+
 /** `/mcp` on a loopback address: each request by itself, for callers with the token. */
 export function mcpHttp(options: McpOptions, token: string, place: { host: string; port: number }) {
   const wanted = digestOf(`Bearer ${token}`);
@@ -67,14 +79,7 @@ export function mcpHttp(options: McpOptions, token: string, place: { host: strin
           headers: { "www-authenticate": "Bearer" },
         });
       if (request.method !== "POST") return new Response(null, { status: 405, headers: { allow: "POST" } });
-      const server = mcpServer(options);
-      const transport = new WebStandardStreamableHTTPServerTransport({ enableJsonResponse: true });
-      await server.connect(transport as Parameters<typeof server.connect>[0]);
-      try {
-        return await transport.handleRequest(request);
-      } finally {
-        await server.close();
-      }
+      return answerMcp(request, options);
     },
   });
 }
@@ -96,14 +101,9 @@ async function overHttp(options: McpOptions, { host, port, portFile }: McpFlags,
 }
 
 export async function runMcp(flags: McpFlags, io: Io): Promise<void> {
-  // What an editor starts must not be sent elsewhere by a variable that its shell happened to hold.
-  const { SVC_SERVER_URL: _ignored, ...environment } = io.environment;
   const { serverUrl, allowWrites = false, staticOnly = false } = flags;
   const options: McpOptions = {
-    target: targetOf(
-      { ...flags, ...(serverUrl !== undefined && { server: serverUrl }) },
-      { ...io, environment },
-    ),
+    target: targetOf({ ...flags, ...(serverUrl !== undefined && { server: serverUrl }) }, io),
     allowsWrites: allowWrites,
     isStatic: staticOnly,
   };

@@ -1,3 +1,4 @@
+import { type IndexRow, openFinding } from "../../docs/finding.ts";
 import { pageText } from "./page-text.ts";
 
 export const docTopics = {
@@ -14,4 +15,30 @@ export const isDocTopic = (text: unknown): text is DocTopic =>
 /** The page of a topic; the document is the server's own. */
 export async function docText(topic: DocTopic, openApi: () => Promise<unknown>): Promise<string> {
   return topic === "openapi" ? JSON.stringify(await openApi()) : pageText(topic);
+}
+
+const pageOf = ({ href }: IndexRow): string => href.replace(/^\/docs\/([^#]*).*$/, "$1");
+
+/** The documentation that a server shows at `/docs`: its sections, found by words. */
+export async function openServerDocs(url: string, signal: AbortSignal) {
+  const read = async (path: string) => {
+    const answer = await fetch(new URL(path, url), { signal });
+    if (!answer.ok) throw new Error(`${path}: the server answered ${answer.status}`);
+    return answer.text();
+  };
+  const index = /data-index="([^"]+)"/.exec(await read("/docs"))?.[1];
+  if (index === undefined) throw new Error("the server has no documentation to search");
+  const rows: IndexRow[] = JSON.parse(await read(index));
+  const find = openFinding(rows);
+  return {
+    pages: [...new Set(rows.map(pageOf))],
+    /** What says most about these words, best first. */
+    search: (words: string) =>
+      find(words).map((row) => ({ topic: pageOf(row), heading: row.heading, text: row.text })),
+    page: (name: string): string =>
+      rows
+        .filter((row) => pageOf(row) === name)
+        .map(({ heading, text }) => `## ${heading}\n${text}`)
+        .join("\n\n"),
+  };
 }

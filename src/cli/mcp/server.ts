@@ -3,8 +3,12 @@ import { Server } from "@modelcontextprotocol/sdk/server/index.js";
 import {
   CallToolRequestSchema,
   type CallToolResult,
+  ErrorCode,
+  GetPromptRequestSchema,
+  ListPromptsRequestSchema,
   ListResourcesRequestSchema,
   ListToolsRequestSchema,
+  McpError,
   ReadResourceRequestSchema,
 } from "@modelcontextprotocol/sdk/types.js";
 import { redactText } from "../../kit/redact.ts";
@@ -19,7 +23,16 @@ import { choiceOf, operationNamed } from "../operations.ts";
 import { type EmittedShown, startedNothing } from "../started-nothing.ts";
 import { boundedText } from "./answer.ts";
 import { type DocTopic, docText, docTopics, isDocTopic } from "./docs.ts";
-import { describedTool, docsToolName, fieldsOf, type McpTool, mcpTools } from "./tools.ts";
+import {
+  type Arguments,
+  describedOwnTools,
+  isPage,
+  type OwnAsker,
+  ownTools,
+  type PagedText,
+} from "./own-tools.ts";
+import { listedPrompts, promptOf } from "./prompts.ts";
+import { describedTool, fieldsOf, type McpTool, mcpTools } from "./tools.ts";
 
 export interface McpOptions {
   target: Target;
@@ -28,24 +41,13 @@ export interface McpOptions {
   isStatic: boolean;
 }
 
-type Arguments = Readonly<Record<string, unknown>>;
-
 class ToolRefusal extends Error {}
 
-const docsTool = {
-  name: docsToolName,
-  description: "A page of documentation, from `offset` on.",
-  inputSchema: {
-    type: "object" as const,
-    properties: {
-      topic: { type: "string", enum: Object.keys(docTopics) },
-      offset: { type: "integer", minimum: 0, description: "The first character." },
-    },
-    required: ["topic"],
-    additionalProperties: false,
-  },
-  annotations: { readOnlyHint: true, destructiveHint: false, openWorldHint: false },
-};
+function pageFrom({ text, from }: PagedText): string {
+  const page = text.slice(from, from + mcpAnswerCharsMax);
+  const end = from + page.length;
+  return end < text.length ? `${page}\n… go on with offset ${end} of ${text.length}` : page;
+}
 
 const agentPrefix = "agent_";
 
@@ -130,7 +132,7 @@ class McpTools {
   async list(signal: AbortSignal) {
     const agents = await this.#agentTools(signal);
     return [
-      docsTool,
+      ...describedOwnTools(),
       ...this.#visible.map(describedTool),
       ...agents.map(([name, tool]) => ({
         name,
@@ -146,31 +148,27 @@ class McpTools {
   }
 
   async call(name: string, given: Arguments, signal: AbortSignal): Promise<string> {
-    if (name === docsTool.name) {
-      const { topic, offset = 0 } = given;
-      if (!isDocTopic(topic))
-        throw new ToolRefusal(`topic: must be one of ${Object.keys(docTopics).join(", ")}`);
-      const text = await this.docs(topic, signal);
-      const from = Number(offset);
-      const page = text.slice(from, from + mcpAnswerCharsMax);
-      const end = from + page.length;
-      return end < text.length ? `${page}\n… go on with offset ${end} of ${text.length}` : page;
+    const { env } = given;
+    if (env !== undefined && typeof env !== "string") throw new ToolRefusal("env: must be a text");
+    if (Object.hasOwn(ownTools, name)) {
+      const { target } = this.#options;
+      const ask: OwnAsker["ask"] = (operation, input = {}) => this.#ask(operation, input, env, signal);
+      const answer = await ownTools[name]!.call(given, { url: target.url, ask, signal });
+      return isPage(answer) ? pageFrom(answer) : boundedText(answer);
     }
     if (name.startsWith(agentPrefix)) return this.#callAgent(name, given, signal);
     const tool = mcpTools.find((one) => one.name === name);
     if (!tool)
       throw new ToolRefusal(
-        `unknown tool ${name}${suggestion(
-          name,
-          mcpTools.map((one) => one.name),
-        )}`,
+        `unknown tool ${name}${suggestion(name, [
+          ...Object.keys(ownTools),
+          ...mcpTools.map((one) => one.name),
+        ])}`,
       );
     if (tool.writes && !this.#options.allowsWrites)
       throw new ToolRefusal(`${name} changes things: svc mcp was started without --allow-writes`);
     if (tool.destroys && given.confirm !== true)
       throw new ToolRefusal(`${name} cannot be taken back: confirm must be true`);
-    const { env } = given;
-    if (env !== undefined && typeof env !== "string") throw new ToolRefusal("env: must be a text");
     if (tool.needsEnvironment && !env)
       throw new ToolRefusal("env: is needed: the name or id of the environment");
     const input = inputFor(tool, given);
@@ -195,6 +193,12 @@ class McpTools {
   }
 }
 
+/** Messages have another field for JSON that is no object. */
+const twinFor = ({ operation }: McpTool, name: string, value: unknown): string | undefined => {
+  if (typeof value === "object" && value !== null && !Array.isArray(value)) return undefined;
+  return operationNamed(operation).fields.find((field) => field.name === `${name}Value`)?.name;
+};
+
 /** The input of the tool's operation; what the tool does not have is refused, a page is bounded. */
 function inputFor(tool: McpTool, given: Arguments): Arguments {
   const fields = fieldsOf(tool);
@@ -207,7 +211,7 @@ function inputFor(tool: McpTool, given: Arguments): Arguments {
     if (!found) continue;
     const { field } = found;
     const choices = field.choices ?? [];
-    input[field.name] =
+    input[twinFor(tool, field.name, value) ?? field.name] =
       field.kind === "choice" && typeof value === "string" ? (choiceOf(choices, value) ?? value) : value;
   }
   const missing = (tool.needs ?? []).find((name) => given[name] === undefined);
@@ -235,9 +239,9 @@ export function mcpServer(options: McpOptions): Server {
   const server = new Server(
     { name: "svc", version },
     {
-      capabilities: { tools: {}, resources: {} },
+      capabilities: { tools: {}, resources: {}, prompts: {} },
       instructions:
-        "Reads and, where allowed, repairs an svc server: runs, functions, events, projections, streams, keys.",
+        "Reads and, where allowed, repairs an svc server: runs, functions, events, projections, streams, keys. When something fails: svc_error_groups, then svc_why with a run of the group; svc_preview_repair before svc_start_repair; svc_search_docs for words and errors.",
     },
   );
   const tools = new McpTools(options);
@@ -250,6 +254,12 @@ export function mcpServer(options: McpOptions): Server {
     } catch (error) {
       return textResult(redactText(messageOf(error)), true);
     }
+  });
+  server.setRequestHandler(ListPromptsRequestSchema, () => ({ prompts: listedPrompts() }));
+  server.setRequestHandler(GetPromptRequestSchema, ({ params: { name, arguments: given = {} } }) => {
+    const prompt = promptOf(name, given);
+    if (!prompt) throw new McpError(ErrorCode.InvalidParams, `there is no prompt ${name}`);
+    return prompt;
   });
   server.setRequestHandler(ListResourcesRequestSchema, () => ({
     resources: Object.entries(docTopics).map(([topic, description]) => ({

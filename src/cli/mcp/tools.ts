@@ -6,6 +6,8 @@ export interface McpTool {
   operation: string;
   /** Names of the tool's fields, by the operation's; the others are spelt in snake_case. */
   names?: Readonly<Record<string, string>>;
+  /** Words for a field that is a message of its own. */
+  says?: Readonly<Record<string, string>>;
   /** Fields that messages of RPC do not mark as needed, by the tool's names. */
   needs?: readonly string[];
   /** The operation that takes the same input where the thing is not there yet. */
@@ -17,12 +19,24 @@ export interface McpTool {
   needsEnvironment?: boolean;
 }
 
+const says = {
+  filter:
+    'At least one of `functionId`, `statuses` (such as ["failed"]), `since` and `until` (RFC 3339), `errorGroup` (its id), `errorText`, `eventName`, `eventId`, `search`.',
+};
+
 const reading: readonly McpTool[] = [
   { name: "server_info", operation: "server.capabilities" },
   { name: "overview", operation: "overview.get" },
   { name: "list_runs", operation: "runs.list" },
   { name: "get_run", operation: "runs.get", names: { id: "run_id" }, needs: ["run_id"] },
   { name: "get_run_steps", operation: "runs.steps", needs: ["run_id"] },
+  { name: "run_logs", operation: "runs.logs", needs: ["run_id"] },
+  { name: "preview_resume", operation: "runs.previewResume", needs: ["run_id"] },
+  { name: "error_groups", operation: "errors.list" },
+  { name: "preview_repair", operation: "repairs.preview", says, needs: ["action", "filter"] },
+  { name: "list_repairs", operation: "repairs.list" },
+  { name: "get_repair", operation: "repairs.get", names: { id: "repair_id" }, needs: ["repair_id"] },
+  { name: "integrity", operation: "integrity.report" },
   { name: "list_functions", operation: "functions.list" },
   { name: "get_function", operation: "functions.get", names: { id: "function_id" }, needs: ["function_id"] },
   { name: "list_projections", operation: "projections.list" },
@@ -64,6 +78,16 @@ const changing: readonly McpTool[] = [
     needs: ["run_id"],
   },
   { name: "resume_run", operation: "runs.resume", needs: ["run_id"] },
+  { name: "pause_run", operation: "runs.pause", needs: ["run_id"] },
+  { name: "patch_step", operation: "steps.patch", needs: ["step_id", "output", "reason"] },
+  { name: "inject_step", operation: "runs.inject", needs: ["run_id", "step_id", "new_output", "reason"] },
+  {
+    name: "start_repair",
+    operation: "repairs.start",
+    ...{ says, destroys: true },
+    needs: ["action", "filter", "reason"],
+  },
+  { name: "stop_repair", operation: "repairs.stop", names: { id: "repair_id" }, needs: ["repair_id"] },
   { name: "rebuild_projection", operation: "projections.rebuild", destroys: true, needs: ["name"] },
   {
     name: "outbox_dlq_requeue",
@@ -87,8 +111,6 @@ export const mcpTools: readonly McpTool[] = [
   ...reading,
   ...changing.map((tool): McpTool => ({ ...tool, writes: true })),
 ].map((tool) => ({ ...tool, name: prefix + tool.name }));
-
-export const docsToolName = `${prefix}get_docs`;
 
 const snakeOf = (name: string): string => name.replaceAll(/([a-z0-9])([A-Z])/g, "$1_$2").toLowerCase();
 
@@ -130,6 +152,7 @@ const confirmField = { type: "boolean", description: "Must be true: what this do
 
 /** A tool as MCP lists it. */
 export function describedTool(tool: McpTool) {
+  const { says: words = {} } = tool;
   const operation: CataloguedOperation = operationNamed(tool.operation);
   const fields = fieldsOf(tool);
   const required = [
@@ -144,7 +167,12 @@ export function describedTool(tool: McpTool) {
     inputSchema: {
       type: "object" as const,
       properties: {
-        ...Object.fromEntries(fields.map(({ name, field }) => [name, schemaOf(field)])),
+        ...Object.fromEntries(
+          fields.map(({ name, field }) => [
+            name,
+            { ...schemaOf(field), ...(words[name] && { description: words[name] }) },
+          ]),
+        ),
         env: environmentField,
         ...(tool.destroys && { confirm: confirmField }),
       },
