@@ -28,6 +28,7 @@ import { RepairPage } from "./pages/repairs/repair.tsx";
 import { RepairsPage } from "./pages/repairs/repairs.tsx";
 import { RunPage } from "./pages/run/run.tsx";
 import { RunsPage } from "./pages/runs/runs.tsx";
+import { SchedulesPage } from "./pages/schedules.tsx";
 import { SchemaPage } from "./pages/schemas/schema.tsx";
 import { SchemasPage } from "./pages/schemas/schemas.tsx";
 import { SecretPage } from "./pages/secrets/secret.tsx";
@@ -113,6 +114,10 @@ export const pages: readonly PageEntry[] = [
     {
       ...{ path: "functions", name: "Functions", icon: "functions", key: "f", needs: "functions:list" },
       ...{ shows: FunctionsPage, one: { shows: FunctionPage } },
+    },
+    {
+      ...{ path: "schedules", name: "Schedules", icon: "clock", key: "1", needs: "functions:read" },
+      shows: SchedulesPage,
     },
     {
       ...{ path: "events", name: "Events", icon: "events", key: "e", needs: "events:subscribe" },

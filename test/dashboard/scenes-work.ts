@@ -73,6 +73,18 @@ export const workScenes: readonly Scene[] = [
     found: async ({ server, word }) => says(await server.api(`/api/v1/events?name=${word}.typed`), "hand"),
   },
   {
+    path: "schedules",
+    async make(stage) {
+      await rpc(stage, "RegisterFunction", { id: stage.word, triggers: [{ cron: "0 2 * * *" }] });
+      return stage.link(stage.word);
+    },
+    async act({ hands, page, link, word }) {
+      await hands.press(link(word));
+      await page.getByRole("heading", { name: word }).waitFor();
+    },
+    found: async ({ server, word }) => says(await server.api("/api/v1/schedules"), word),
+  },
+  {
     path: "map",
     async make(stage) {
       await register(stage, stage.word);

@@ -65,6 +65,9 @@ describe.each(engines)("the map of flows on %s", (engine) => {
         { function_id: "parent", event: "once", count: 1 },
       ],
     });
+    expect((await edgesOf("start")).edges).toEqual([
+      { event_name: "asked", function_id: "parent", count: 2 },
+    ]);
     expect((await edgesOf("invoke")).edges).toEqual([
       { parent_function_id: "parent", child_function_id: "child", count: 1 },
     ]);
@@ -73,7 +76,7 @@ describe.each(engines)("the map of flows on %s", (engine) => {
     ]);
     expect((await edgesOf("topic")).edges).toEqual([{ function_id: "parent", topic: "news", count: 1 }]);
     expect((await edgesOf("wait")).edges).toEqual([{ function_id: "parent", event_name: "paid", count: 1 }]);
-    for (const kind of ["emit", "invoke", "stream", "topic", "wait"])
+    for (const kind of ["start", "emit", "invoke", "stream", "topic", "wait"])
       expect(await edgesOf(kind, foreignKey)).toEqual(nothing);
     expect((await server.api("/api/v1/flow/emit-edges?hours=0")).body.error).toContain("hours");
 

@@ -3,7 +3,7 @@ import { listFunctions } from "./functions.ts";
 import { queryOf } from "./router.ts";
 import { may } from "./session.ts";
 
-export type FlowKind = "function" | "event" | "topic" | "stream" | "webhook";
+export type FlowKind = "function" | "event" | "topic" | "stream" | "webhook" | "schedule";
 
 export interface FlowEnd {
   kind: FlowKind;
@@ -38,6 +38,10 @@ interface CountedFlow {
 /** The server's counts of what flowed, each with the actions that it asks for. */
 const counted: readonly CountedFlow[] = [
   {
+    ...{ path: "start-edges", verb: "starts", needs: ["functions:read", "events:subscribe"] },
+    ends: (edge) => [end("event", edge.event_name), end("function", edge.function_id)],
+  },
+  {
     ...{ path: "emit-edges", verb: "emits", needs: ["functions:read", "events:subscribe"] },
     ends: (edge) => [end("function", edge.function_id), end("event", edge.event)],
   },
@@ -65,13 +69,14 @@ const functionsAsked = 500;
 async function triggers(signal: AbortSignal): Promise<FlowEdge[]> {
   if (!may("functions:list")) return [];
   const { functions } = await listFunctions({ limit: functionsAsked }, signal);
-  return functions.flatMap(({ id, triggers: own }) =>
-    [...new Set(own.map(({ event }) => event))]
-      .filter((event) => event !== undefined && event !== "")
-      .map((event) => ({
-        ...{ from: end("event", event), to: end("function", id), verb: "starts", count: undefined },
-      })),
-  );
+  return functions.flatMap(({ id, triggers: own }) => {
+    const namesOf = (kind: "event" | "cron") => [...new Set(own.map((one) => one[kind]).filter(Boolean))];
+    const starts = [
+      ...namesOf("event").map((name) => end("event", name)),
+      ...namesOf("cron").map((name) => end("schedule", name)),
+    ];
+    return starts.map((from) => ({ from, to: end("function", id), verb: "starts", count: undefined }));
+  });
 }
 
 async function webhooks(signal: AbortSignal): Promise<FlowEdge[]> {
@@ -107,8 +112,11 @@ export async function readFlow(hours: string, signal: AbortSignal): Promise<Flow
       return { from, to, verb, count: edge.count };
     }),
   );
+  const keyOf = ({ from, verb, to }: FlowEdge) => `${from.kind} ${from.name} ${verb} ${to.name}`;
+  const started = new Set(told.map(keyOf));
+  const idle = own.filter((edge) => !started.has(keyOf(edge)));
   return {
-    edges: [...told.sort((one, other) => other.count! - one.count!), ...sent, ...own],
+    edges: [...told.sort((one, other) => other.count! - one.count!), ...sent, ...idle],
     isCut: answers.some(({ truncated, uncounted }) => truncated || uncounted > 0),
   };
 }

@@ -1,3 +1,5 @@
+import { signal } from "@preact/signals";
+
 const numbers = new Intl.NumberFormat("en");
 
 export const count = (value: number): string => numbers.format(value);
@@ -18,6 +20,9 @@ export function duration(ms: number): string {
   return `${Math.floor(seconds / 86_400)} d ${Math.floor((seconds % 86_400) / 3_600)} h`;
 }
 
+/** How long something lasted, by clocks that count milliseconds. */
+export const lasted = (ms: number): string => (ms < 1 ? "<1 ms" : duration(ms));
+
 /** `just now`, `12 s ago`, `3 m ago`, `5 h ago`, `2 d ago`. */
 export function ago(at: number, now: number): string {
   const seconds = Math.floor((now - at) / 1_000);
@@ -28,21 +33,22 @@ export function ago(at: number, now: number): string {
   return `${Math.floor(seconds / 86_400)} d ago`;
 }
 
-const two = (value: number) => `${value}`.padStart(2, "0");
+/** Whether times are shown in UTC instead of the browser's zone. */
+export const isUtc = signal(false);
 
-/** `14:03:22.481`, in the reader's time zone. */
-export function clockTime(at: number): string {
-  const date = new Date(at);
-  const ms = `${date.getMilliseconds()}`.padStart(3, "0");
-  return `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}.${ms}`;
-}
+/** The zone that times are shown in. */
+export const zoneName = (): string =>
+  isUtc.value ? "UTC" : new Intl.DateTimeFormat().resolvedOptions().timeZone;
+
+/** In the zone that the reader has chosen. */
+const iso = (at: number): string =>
+  new Date(isUtc.value ? at : at - new Date(at).getTimezoneOffset() * 60_000).toISOString();
+
+/** `14:03:22.481`. */
+export const clockTime = (at: number): string => iso(at).slice(11, 23);
 
 /** `2026-11-22 14:03:22`. */
-export function dateTime(at: number): string {
-  const date = new Date(at);
-  const day = `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
-  return `${day} ${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
-}
+export const dateTime = (at: number): string => iso(at).slice(0, 19).replace("T", " ");
 
 /** A text of an answer; empty for what is none. */
 export const textOf = (value: unknown): string => (typeof value === "string" ? value : "");

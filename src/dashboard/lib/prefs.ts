@@ -1,4 +1,5 @@
 import { effect, signal } from "@preact/signals";
+import { isUtc } from "./format.ts";
 
 /** What the reader prefers, kept in this browser. Nothing secret goes here. */
 export type Theme = "system" | "light" | "dark";
@@ -31,6 +32,14 @@ effect(() => {
 
 export function nextTheme(): void {
   theme.value = themes[(themes.indexOf(theme.value) + 1) % themes.length]!;
+}
+
+isUtc.value = stored("zone") === "utc";
+
+effect(() => store("zone", isUtc.value ? "utc" : "own"));
+
+export function nextZone(): void {
+  isUtc.value = !isUtc.value;
 }
 
 const recentMax = 20;

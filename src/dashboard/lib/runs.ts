@@ -1,6 +1,12 @@
-import { rpc } from "./api.ts";
+import type { Static } from "@sinclair/typebox";
+import type { AttributesShape } from "../../domain/engine/attributes/operations.ts";
+import { conditionIn, filterOf } from "../../sdk/wire/attribute-conditions.ts";
+import { rest, rpc } from "./api.ts";
 import { type Cuts, cutsOf, shownBytesMax } from "./cuts.ts";
 import { instantOf, textOf as text } from "./format.ts";
+import { may } from "./session.ts";
+
+export type AttributesData = Static<typeof AttributesShape>;
 
 /** A run as the pages show it, from the answers of `GetRun` and `ListRuns`. */
 export type RunView = ReturnType<typeof runOf>;
@@ -217,6 +223,10 @@ export interface RunFilters {
   eventName?: string | undefined;
   /** Held by the message, the code or the stack of a failure. */
   errorText?: string | undefined;
+  /** A condition on an attribute, such as `orderId=L22`. */
+  where?: string | undefined;
+  /** The same as the server takes them. */
+  attributes?: readonly object[];
   statuses?: readonly string[];
   since?: string | undefined;
   until?: string | undefined;
@@ -227,13 +237,27 @@ export type RunPage = Awaited<ReturnType<typeof listRuns>>;
 /** Of a value in a row of a list: as much of an error as a line shows. */
 const rowBytesMax = 200;
 
+/** Names of attributes that runs have; none for who may not list them. */
+export const readAttributes = async (): Promise<AttributesData["attributes"]> =>
+  may("attributes:read") ? (await rest<AttributesData>("/api/v1/attributes")).attributes : [];
+
+async function attributeFilter(where: string): Promise<object> {
+  const condition = conditionIn(where);
+  if (!condition) throw new TypeError(`${where}: write NAME=VALUE, or with >, >=, < or <=`);
+  return filterOf(condition, (await readAttributes()).find(({ name }) => name === condition.name)?.type);
+}
+
 /** Lists show no values but errors: little of each is asked for. */
 export async function listRuns(
   filters: RunFilters,
   page: { limit: number; cursor?: string },
   signal?: AbortSignal,
 ) {
-  const asked = { ...filters, ...page, maxValueBytes: rowBytesMax };
+  const { where, ...said } = filters;
+  const asked = {
+    ...{ ...said, ...page, maxValueBytes: rowBytesMax },
+    ...(where !== undefined && { attributes: [await attributeFilter(where)] }),
+  };
   const found = await rpc("SvcService", "ListRuns", asked, signal);
   const { runs = [], nextCursor = "", totalCount = 0, totalCountCapped = false } = found;
   return { runs: runs.map(runOf), nextCursor, totalCount, totalCountCapped };

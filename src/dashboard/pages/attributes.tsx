@@ -1,15 +1,12 @@
-import type { Static } from "@sinclair/typebox";
 import { useState } from "preact/hooks";
-import type { AttributesShape } from "../../domain/engine/attributes/operations.ts";
 import { rest } from "../lib/api.ts";
 import { count } from "../lib/format.ts";
 import { useLoaded, useNet } from "../lib/hooks.ts";
+import type { AttributesData } from "../lib/runs.ts";
 import { may } from "../lib/session.ts";
 import { Button, Empty, Section, Text, When } from "../ui/basics.tsx";
 import { Confirm } from "../ui/dialog.tsx";
 import { ReadTable } from "../ui/table.tsx";
-
-type AttributesData = Static<typeof AttributesShape>;
 
 const path = "/api/v1/attributes";
 const readMs = 10_000;

@@ -1,5 +1,5 @@
 import { rest } from "../lib/api.ts";
-import { count, duration } from "../lib/format.ts";
+import { count, dateTime, duration, instantOf } from "../lib/format.ts";
 import { useFollowed, useLoaded } from "../lib/hooks.ts";
 import { address, hrefOf } from "../lib/router.ts";
 import { Page, Tabs, Text, When } from "../ui/basics.tsx";
@@ -73,7 +73,7 @@ const views: Record<
       {
         name: "Ends",
         isNumber: true,
-        of: ({ expires_at }) => text(expires_at).replace("T", " ").slice(0, 19),
+        of: ({ expires_at }) => dateTime(instantOf(text(expires_at)) ?? 0),
       },
     ],
   },

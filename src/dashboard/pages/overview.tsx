@@ -212,11 +212,11 @@ function ByStatus({ of }: { of: Record<string, number> }) {
   const entries = Object.entries(of).filter(([, number]) => number > 0);
   if (entries.length === 0)
     return (
-      <Empty title="Nothing is under way">
+      <Empty title="No active runs">
         <p>
-          {"An event whose name a "}
+          {"Emit an event that triggers a "}
           <a href={hrefOf(["functions"])}>function</a>
-          {" waits for starts a run."}
+          {"."}
         </p>
       </Empty>
     );

@@ -1,8 +1,10 @@
 import { useEffect, useId, useMemo, useState } from "preact/hooks";
+import { conditionIn } from "../../sdk/wire/attribute-conditions.ts";
 import { rpc } from "../lib/api.ts";
-import { nextTheme, recent } from "../lib/prefs.ts";
+import { isUtc } from "../lib/format.ts";
+import { nextTheme, nextZone, recent } from "../lib/prefs.ts";
 import { decoded, go, hrefOf } from "../lib/router.ts";
-import { listRuns } from "../lib/runs.ts";
+import { listRuns, type RunFilters, type RunView, readAttributes } from "../lib/runs.ts";
 import { may, signOut, viewer } from "../lib/session.ts";
 import { attempt } from "../lib/toasts.ts";
 import { isOffered, offeredPages, type PageEntry, pageAt, pages } from "../pages.tsx";
@@ -67,6 +69,10 @@ function fixedCommands(onHelp: () => void): PaletteCommand[] {
       ...{ key: `page ${path}`, icon, name, note: `g ${key}`, act: () => go(hrefOf([path])) },
     })),
     { key: "theme", icon: "moon", name: "Change the theme", note: "t", act: nextTheme },
+    {
+      ...{ key: "zone", icon: "clock", note: "", act: nextZone },
+      name: isUtc.value ? "Show times in this browser's zone" : "Show times in UTC",
+    },
     { key: "help", icon: "alert", name: "Show the keys", note: "?", act: onHelp },
     ...(viewer.value?.kind === "dev"
       ? []
@@ -81,19 +87,34 @@ function fixedCommands(onHelp: () => void): PaletteCommand[] {
   ];
 }
 
+/** Attributes whose runs are looked for by a value alone. */
+const namesAsked = 5;
+
+/** By their ids and names, by a condition such as `orderId=L22`, and by the value of a text attribute. */
+async function searchRuns(text: string, signal: AbortSignal): Promise<RunView[]> {
+  const find = async (filters: RunFilters) => (await listRuns(filters, { limit: foundMax }, signal)).runs;
+  if (conditionIn(text)) return find({ where: text });
+  const names = (await readAttributes()).filter(({ type }) => type === "text").slice(0, namesAsked);
+  const found = await Promise.all([
+    find({ search: text }),
+    ...names.map(({ name }) => find({ attributes: [{ name, op: "eq", text }] })),
+  ]);
+  return [...new Map(found.flat().map((run) => [run.id, run])).values()].slice(0, foundMax);
+}
+
 async function search(text: string, signal: AbortSignal): Promise<PaletteCommand[]> {
   const [functions, runs] = await Promise.all([
     may("functions:list")
       ? rpc("SvcService", "ListFunctions", { name: text, limit: foundMax }, signal)
       : { functions: [] },
-    may("runs:read") ? listRuns({ search: text }, { limit: foundMax }, signal) : { runs: [] },
+    may("runs:read") ? searchRuns(text, signal) : [],
   ]);
   return [
     ...(functions.functions ?? []).map(({ id = "" }) => ({
       ...{ key: `function ${id}`, icon: "functions" as const, name: id, note: "Function" },
       act: () => go(hrefOf(["functions", id])),
     })),
-    ...runs.runs.map(({ id, functionId, status }) => ({
+    ...runs.map(({ id, functionId, status }) => ({
       ...{ key: `run ${id}`, icon: "runs" as const, name: id, note: `${functionId}, ${lookOf(status).word}` },
       act: () => go(hrefOf(["runs", id])),
     })),

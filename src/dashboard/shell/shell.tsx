@@ -1,7 +1,7 @@
 import { useEffect, useRef } from "preact/hooks";
-import { plain } from "../lib/format.ts";
+import { isUtc, plain, zoneName } from "../lib/format.ts";
 import { live, liveState } from "../lib/live.ts";
-import { nextTheme, theme } from "../lib/prefs.ts";
+import { nextTheme, nextZone, theme } from "../lib/prefs.ts";
 import { address, base, go, hrefOf, placeOf } from "../lib/router.ts";
 import { environments, isLiveAtHome, self, signOut } from "../lib/session.ts";
 import { attempt } from "../lib/toasts.ts";
@@ -158,6 +158,14 @@ export function TopBar({ onSearch, onMenu }: { onSearch: () => void; onMenu: () 
         </span>
       </button>
       {(address.value.environment !== "" || isLiveAtHome()) && <Connection />}
+      <Button
+        kind="quiet"
+        icon="clock"
+        label={`Times in ${zoneName()}; show ${isUtc.value ? "this browser's zone" : "UTC"}`}
+        onClick={nextZone}
+      >
+        <span class="search-word">{zoneName()}</span>
+      </Button>
       <Button
         kind="quiet"
         icon={themeIcons[theme.value]}

@@ -1,7 +1,7 @@
 import type { Static } from "@sinclair/typebox";
 import type { Health } from "../../../domain/cluster/nodes/wire.ts";
 import { rest } from "../../lib/api.ts";
-import { bytes, count, duration, instantOf } from "../../lib/format.ts";
+import { bytes, count, dateTime, duration, instantOf } from "../../lib/format.ts";
 import { useLoaded, useNet, useTick } from "../../lib/hooks.ts";
 import { may, viewer } from "../../lib/session.ts";
 import { Empty, Facts, Failure, Page, Section, Text, When } from "../../ui/basics.tsx";
@@ -173,7 +173,7 @@ const Leaders = ({ of }: { of: NonNullable<ClusterData["leaders"]> }) =>
         {
           name: "Lease ends",
           isNumber: true,
-          of: ({ lease_expires_at }) => lease_expires_at.replace("T", " ").slice(0, 19),
+          of: ({ lease_expires_at }) => dateTime(instantOf(lease_expires_at) ?? 0),
         },
       ]}
     />
@@ -194,7 +194,7 @@ const Secrets = ({ of }: { of: readonly RotatedData[] }) => (
       {
         name: "Previous valid until",
         isNumber: true,
-        of: ({ previous_until = "–" }) => previous_until.replace("T", " ").slice(0, 19),
+        of: ({ previous_until }) => (previous_until ? dateTime(instantOf(previous_until) ?? 0) : "–"),
       },
     ]}
   />

@@ -1,7 +1,6 @@
 import type { Static } from "@sinclair/typebox";
 import type { BatchShape } from "../../../domain/engine/batches/operations.ts";
 import type { EntryShape } from "../../../domain/engine/debounce/operations.ts";
-import type { ScheduleOut } from "../../../domain/engine/schedules/operations.ts";
 import { base64url, rest } from "../../lib/api.ts";
 import { count, dateTime, duration, instantOf } from "../../lib/format.ts";
 import type { FunctionView } from "../../lib/functions.ts";
@@ -13,6 +12,7 @@ import { Button, Section, Text, When } from "../../ui/basics.tsx";
 import { Status } from "../../ui/status.tsx";
 import { ReadTable } from "../../ui/table.tsx";
 import { BreakersOf } from "../breakers.tsx";
+import { Schedules } from "../schedules.tsx";
 import { listWorkers } from "../workers.tsx";
 
 const readMs = 5_000;
@@ -21,7 +21,7 @@ const readMs = 5_000;
 export const Serving = ({ of }: { of: FunctionView }) => (
   <>
     {may("functions:read") && <Workers functionId={of.id} />}
-    {of.triggers.some(({ cron }) => cron) && <Schedules functionId={of.id} />}
+    {of.triggers.some(({ cron }) => cron) && <Schedules of={of.id} />}
     {may("functions:read") && of.definition.debounce !== undefined && <Debounced functionId={of.id} />}
     {may("functions:read") && of.definition.batch !== undefined && <Gathering functionId={of.id} />}
     {of.endpointUrl !== "" && <BreakersOf id={of.id} title="Its endpoint" />}
@@ -52,59 +52,6 @@ function Workers({ functionId }: { functionId: string }) {
         ]}
         empty="No connected worker serves it"
         says="Its runs are queued until a worker that has its code connects."
-      />
-    </Section>
-  );
-}
-
-type ScheduleData = Static<typeof ScheduleOut>;
-
-function Schedules({ functionId }: { functionId: string }) {
-  const read = useLoaded(
-    async (signal) => {
-      const path = `/api/v1/schedules${queryOf({ function_id: functionId })}`;
-      return (await rest<{ schedules: ScheduleData[] }>(path, { signal })).schedules;
-    },
-    [functionId],
-  );
-  useFollowed(read.reload, { frames: "system.cron.>" });
-  return (
-    <Section title="Its schedule">
-      <ReadTable
-        read={read}
-        keyOf={({ expression, event = "" }) => `${expression} ${event}`}
-        columns={[
-          {
-            name: "Cron",
-            of: ({ expression, event, error }) => (
-              <>
-                <Text of={expression} in="code" />
-                {event && <Text of={event} in="span" class="under" />}
-                {error && <Text of={error} in="span" class="under warn" />}
-              </>
-            ),
-          },
-          {
-            name: "Next",
-            of: ({ coming }) =>
-              coming.length === 0 ? (
-                <span class="faint">none while it rests</span>
-              ) : (
-                coming.map((at) => (
-                  <span key={at} class="slot number">
-                    {dateTime(instantOf(at) ?? 0)}
-                  </span>
-                ))
-              ),
-          },
-          { name: "Fired", isNumber: true, of: ({ fired }) => count(fired) },
-          {
-            name: "Missed",
-            isNumber: true,
-            of: ({ missed }) => <span class={missed > 0 ? "warn" : ""}>{count(missed)}</span>,
-          },
-        ]}
-        empty="It is taken up within a second"
       />
     </Section>
   );

@@ -25,9 +25,10 @@ const kinds: Record<FlowKind, { icon: IconName; word: string; href: (name: strin
   topic: { icon: "topics", word: "Topic", href: (name) => hrefOf(["topics", name]) },
   stream: { icon: "streams", word: "Streams", href: (type) => hrefOf(["streams"], { type }) },
   webhook: { icon: "incoming", word: "Webhook", href: () => hrefOf(["webhooks-in"]) },
+  schedule: { icon: "clock", word: "Schedule", href: () => hrefOf(["schedules"]) },
 };
 
-/** What leads to what: events, functions, topics, streams and webhooks, with the traffic between them. */
+/** What leads to what, from schedules and webhooks to functions, with the traffic between them. */
 export function MapPage() {
   const hours = address.value.query.get("hours") ?? "24";
   const { value, error, reload } = useLoaded((signal) => readFlow(hours, signal), [hours]);
@@ -56,9 +57,11 @@ export function MapPage() {
       {edges.length > 0 && (
         <>
           <Drawing edges={edges.slice(0, linesDrawn)} />
-          {edges.length > linesDrawn && (
-            <p class="hint">{`Drawn: the ${linesDrawn} lines along which most happened.`}</p>
-          )}
+          <p class="hint">
+            A number on a line says how often, in the time that is chosen above; +1, how often a start was
+            seen since this page was opened.{" "}
+            {edges.length > linesDrawn && `Drawn: the ${linesDrawn} lines along which most happened.`}
+          </p>
           <Section title="Every line">
             <Lines edges={edges.slice(0, listed)} />
           </Section>

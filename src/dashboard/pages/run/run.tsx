@@ -1,6 +1,6 @@
 import { useEffect } from "preact/hooks";
 import { isMissing } from "../../lib/api.ts";
-import { dateTime, duration, instantOf } from "../../lib/format.ts";
+import { dateTime, duration, instantOf, lasted } from "../../lib/format.ts";
 import { useFollowed, useLoaded, useTick } from "../../lib/hooks.ts";
 import { noteRecent } from "../../lib/prefs.ts";
 import { address, hrefOf, setQuery } from "../../lib/router.ts";
@@ -166,7 +166,7 @@ function RunFacts({ run, now }: { run: RunView; now: number }) {
       of={[
         ["Created", <When key="created" at={run.createdAt} />],
         ["Waited", run.startedAt === undefined ? "–" : duration(run.startedAt - run.createdAt)],
-        ["Duration", lasts === undefined ? "–" : duration(lasts)],
+        ["Duration", lasts === undefined ? "–" : lasted(lasts)],
         ["Attempt", `${run.attempt} of ${run.maxAttempts}`],
         [
           "Event",

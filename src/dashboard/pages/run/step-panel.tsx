@@ -1,7 +1,7 @@
 import { useState } from "preact/hooks";
 import { parsedJson, rest, rpc } from "../../lib/api.ts";
 import type { CutView } from "../../lib/cuts.ts";
-import { bytes, cut as cutText, dateTime, duration, plain } from "../../lib/format.ts";
+import { bytes, cut as cutText, dateTime, lasted, plain } from "../../lib/format.ts";
 import { useLoaded } from "../../lib/hooks.ts";
 import { hrefOf, queryOf, setQuery } from "../../lib/router.ts";
 import type { ErrorView, RunView, StepView } from "../../lib/runs.ts";
@@ -189,7 +189,7 @@ export function StepPanel(props: {
       <Facts
         of={[
           ["Status", <Status key="status" of={step.status === "waiting" ? "waits" : step.status} />],
-          ["Duration", lasts === undefined ? "–" : duration(lasts)],
+          ["Duration", lasts === undefined ? "–" : lasted(lasts)],
           ["Started", timeOf(step.startedAt)],
           ["Ended", timeOf(step.endedAt)],
           ["Attempt", `${step.attempt || 1}`],

@@ -1,5 +1,5 @@
 import { useMemo } from "preact/hooks";
-import { duration } from "../../lib/format.ts";
+import { duration, lasted } from "../../lib/format.ts";
 import { hrefOf } from "../../lib/router.ts";
 import type { Moment, RunView, StepView } from "../../lib/runs.ts";
 import { Text } from "../../ui/basics.tsx";
@@ -52,7 +52,7 @@ function Line(props: { line: WaterfallLine; extent: Extent; now: number; isChose
           <Bar key={index} {...{ segment, extent, now }} />
         ))}
       </span>
-      <span class="line-time number">{whole === undefined ? "" : duration(whole)}</span>
+      <span class="line-time number">{whole === undefined ? "" : lasted(whole)}</span>
       <span class="visually-hidden">{line.about}</span>
     </>
   );

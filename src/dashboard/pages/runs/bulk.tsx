@@ -44,7 +44,8 @@ const repairFilter = ({
 export function BulkBar(props: { filters: RunFilters; chosen: ReadonlySet<string>; onDone: () => void }) {
   const { filters, chosen, onDone } = props;
   const [asked, setAsked] = useState<{ action: BulkAction; preview?: Preview }>();
-  const isFiltered = Object.keys(repairFilter(filters)).length > 0;
+  // A repair cannot select by attributes, and must not take more than the list shows.
+  const isFiltered = filters.where === undefined && Object.keys(repairFilter(filters)).length > 0;
   const some = chosen.size > 0;
   if (!some && !isFiltered) return null;
 

@@ -1,4 +1,5 @@
 import { useEffect, useRef, useState } from "preact/hooks";
+import { plain } from "../../lib/format.ts";
 import { address, setQuery } from "../../lib/router.ts";
 import { runStatuses } from "../../lib/runs.ts";
 import { Button } from "../../ui/basics.tsx";
@@ -47,11 +48,29 @@ const spans = [
   ["7d", "Last 7 days"],
 ] as const;
 
-const filterNames = ["q", "function", "event", "name", "error", "says", "status", "since", "until"];
+/** What stands in the address beside the status, and how a chip says it. */
+const chipWords: Readonly<Record<string, string>> = {
+  q: "Holds",
+  function: "Function",
+  name: "Event",
+  event: "Event id",
+  where: "Attribute",
+  says: "Error says",
+  error: "One kind of failure",
+  since: "Created",
+  until: "Until",
+};
+
+const wordFor = (name: string, value: string): string => {
+  if (name === "error") return chipWords.error!;
+  const span = spans.find(([word]) => word === value)?.[1];
+  return `${chipWords[name]}: ${name === "since" && span ? span.toLowerCase() : plain(value)}`;
+};
 
 /** The filters of the list; all of them stand in the address. */
 export function FilterBar() {
   const { query } = address.value;
+  const given = Object.keys(chipWords).filter((name) => query.get(name));
   const chosen = (query.get("status") ?? "").split(",").filter(Boolean);
   const toggle = (status: string) => {
     const next = chosen.includes(status) ? chosen.filter((one) => one !== status) : [...chosen, status];
@@ -68,35 +87,39 @@ export function FilterBar() {
         <TextFilter name="name" label="Event name" placeholder="Event, exactly" />
         <TextFilter name="says" label="Text of the error" placeholder="Error says…" />
         <TextFilter name="event" label="Event id" placeholder="evt_…" />
+        <TextFilter name="where" label="Attribute" placeholder="orderId=L22" />
         <Select
           label="Created"
           value={query.get("since") ?? ""}
           options={spans}
           onInput={(since) => setQuery({ since })}
         />
-        {filterNames.some((name) => query.get(name)) && (
+        {(given.length > 0 || chosen.length > 0) && (
           <Button
             kind="quiet"
             icon="close"
-            onClick={() => setQuery(Object.fromEntries(filterNames.map((name) => [name, undefined])))}
+            onClick={() =>
+              setQuery(Object.fromEntries(["status", ...given].map((name) => [name, undefined])))
+            }
           >
             Clear
           </Button>
         )}
       </div>
       <fieldset class="chips">
-        <legend class="visually-hidden">Status</legend>
-        {query.get("error") && (
+        <legend class="visually-hidden">Filters</legend>
+        {given.map((name) => (
           <button
+            key={name}
             type="button"
-            class="chip bad"
+            class={`chip ${name === "error" ? "bad" : ""}`}
             aria-pressed="true"
-            onClick={() => setQuery({ error: undefined })}
+            onClick={() => setQuery({ [name]: undefined })}
           >
             <Icon name="cross" size={12} />
-            One kind of failure
+            {wordFor(name, query.get(name)!)}
           </button>
-        )}
+        ))}
         {runStatuses.map((status) => {
           const { word, tone, icon } = lookOf(status);
           const isOn = chosen.includes(status);

@@ -214,8 +214,8 @@ export class RunList {
     if (this.#pagesAsked > 0) this.#sinceAsked.push(...frames);
     const isNews = this.#place(frames);
     // A run that is not in the list may match its filter now, and one that is may match it no more.
-    const { statuses = [], search, errorGroup, errorText, until } = this.#filters;
-    const isNarrow = (search ?? errorGroup ?? errorText) !== undefined || statuses.length > 0;
+    const { statuses = [], until } = this.#filters;
+    const isNarrow = isDecidedByServer(this.#filters) || statuses.length > 0;
     if (until === undefined && isNarrow && isNews) this.refreshHead();
   }
 
@@ -262,15 +262,17 @@ export class RunList {
   /** Whether the filter takes a run that was just created; the server says of the rest. */
   #takes(run: RunView): boolean {
     const { functionId, eventId, eventName, statuses = [], until } = this.#filters;
-    const { search, errorGroup, errorText } = this.#filters;
-    if (!this.isRead.value || until !== undefined) return false;
-    if ((search ?? errorGroup ?? errorText) !== undefined) return false;
+    if (!this.isRead.value || until !== undefined || isDecidedByServer(this.#filters)) return false;
     if (functionId !== undefined && functionId !== run.functionId) return false;
     if (eventId !== undefined && eventId !== run.eventId) return false;
     if (eventName !== undefined && eventName !== run.eventName) return false;
     return statuses.length === 0 || statuses.includes(run.status);
   }
 }
+
+/** Frames do not say enough. */
+const isDecidedByServer = ({ search, errorGroup, errorText, where }: RunFilters): boolean =>
+  (search ?? errorGroup ?? errorText ?? where) !== undefined;
 
 function fromFrame({ data }: LiveFrame): RunView {
   const at = typeof data.timestamp === "string" ? data.timestamp : undefined;
@@ -297,6 +299,7 @@ export const filtersOf = (query: URLSearchParams): RunFilters => {
     errorGroup: text("error"),
     eventName: text("name"),
     errorText: text("says"),
+    where: text("where"),
     statuses: (text("status") ?? "").split(",").filter((word) => word !== ""),
     ...(since !== undefined && { since }),
     ...(text("until") && { until: text("until") }),

@@ -1,6 +1,6 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
-import { count, dateTime, duration } from "../../lib/format.ts";
+import { count, dateTime, lasted } from "../../lib/format.ts";
 import { useLive, useNarrow, useNet, useTick } from "../../lib/hooks.ts";
 import { addShortcuts } from "../../lib/keys.ts";
 import { address, go, hrefOf } from "../../lib/router.ts";
@@ -206,7 +206,7 @@ function Row(props: {
       </span>
       <code class="run-id">{run.id}</code>
       <span class="run-attempt number">{attemptText(run)}</span>
-      <span class="run-duration number">{lasts === undefined ? "–" : duration(lasts)}</span>
+      <span class="run-duration number">{lasts === undefined ? "–" : lasted(lasts)}</span>
       <span class="run-created number" title={dateTime(run.createdAt)}>
         <When at={run.createdAt} />
       </span>

@@ -1,6 +1,6 @@
 import { flowEdgesMax, publishesMax } from "./limits.ts";
 
-export type EdgeKind = "emit" | "invoke" | "stream" | "topic" | "wait";
+export type EdgeKind = "start" | "emit" | "invoke" | "stream" | "topic" | "wait";
 
 /** What is counted by the minute: events that were logged, runs that were started and how they ended. */
 export const happenings = ["events", "started", "completed", "failed", "cancelled"] as const;
@@ -89,6 +89,12 @@ export class FlowCounts {
 
   happened(environmentId: string, what: Happening, count: number): void {
     this.#of(environmentId).minute[what] += count;
+  }
+
+  /** The event of an invocation has the function's name, and leads from no event to it. */
+  began(environmentId: string, eventName: string, functionId: string): void {
+    this.happened(environmentId, "started", 1);
+    if (eventName !== functionId) this.edges(environmentId, "start").add(eventName, functionId, 1);
   }
 
   edges(environmentId: string, kind: EdgeKind): Pairs {

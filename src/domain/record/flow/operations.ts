@@ -32,6 +32,14 @@ const topicNames = (name: string) => [`topic:${name}`];
 
 const views: readonly FlowView[] = [
   {
+    kind: "start",
+    route: "GET /api/v1/flow/start-edges",
+    summary: "Which events started runs of which functions, most often first.",
+    fields: ["event_name", "function_id"],
+    functions: ["function_id"],
+    event: { field: "event_name", namesOf: eventNames },
+  },
+  {
     kind: "emit",
     route: "GET /api/v1/flow/emit-edges",
     summary: "Which functions emitted which events, most often first.",

@@ -88,8 +88,9 @@ export function openFlow({ store, clock }: FlowDeps) {
         counts.edges(environmentId, invokes === null ? "emit" : "invoke").add(emitter, invokes ?? name, 1);
       if (entity !== null) counts.edges(environmentId, "stream").add(entity.type, name, 1);
     },
-    started(runs: readonly { environmentId: string }[]) {
-      for (const { environmentId } of runs) counts.happened(environmentId, "started", 1);
+    started(runs: readonly { environmentId: string; functionId: string; eventName: string }[]) {
+      for (const { environmentId, functionId, eventName } of runs)
+        counts.began(environmentId, eventName, functionId);
     },
     ended(runs: readonly { environmentId: string; ends: "completed" | "failed" | "cancelled" }[]) {
       for (const { environmentId, ends } of runs) counts.happened(environmentId, ends, 1);
