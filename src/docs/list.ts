@@ -31,6 +31,8 @@ const wordsOf: Readonly<Record<string, string>> = {
   state:
     "kv key value store config feature flags secrets compare and swap revision optimistic locking watch changes",
   clients: "python go java ruby php rust csharp generated grpc connect openapi other languages",
+  frameworks:
+    "nextjs next.js hono express fastify koa aws lambda vercel netlify cloudflare deno serverless edge route handler docker dockerfile container kubernetes deploy worker process push endpoint",
   recipes: "saga human approval in the loop fan out rate limit per customer report agent examples patterns",
   "coming-from":
     "temporal inngest bullmq kurrent trigger hatchet restate dbos migrate from alternatives comparison equivalent terms signal continue as new",
@@ -85,6 +87,11 @@ export const groups: readonly DocsGroup[] = [
       own("real-time", "Real time", "Subscriptions, topics and consumer groups."),
       own("webhooks", "Webhooks", "From providers in, to partners out."),
       own("state", "Keys, config and secrets", "Key-value buckets, config documents, secrets."),
+      own(
+        "frameworks",
+        "Frameworks, serverless and containers",
+        "Where handlers live, and how they are deployed.",
+      ),
       own("clients", "Clients in other languages", "Generated from the server's description of itself."),
       own("recipes", "Recipes", "A saga, fan-out, an approval, a rate limit, a report, webhooks, an agent."),
       own(

@@ -10,25 +10,46 @@ const html = `<!doctype html>
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>svc API</title>
+<meta name="color-scheme" content="light dark">
+<title>API · svc</title>
+<link rel="icon" href="data:,">
 <link rel="stylesheet" href="/docs/api/swagger-ui.css">
 <style>
-  nav { padding: 1rem 1rem 0; font-family: sans-serif; }
+  :root { color-scheme: light dark; --line: light-dark(#dde2e9, #2a323e); --accent: light-dark(#2f4fd0, #9db2ff); }
+  body { margin: 0; background: light-dark(#ffffff, #0d1015); color: light-dark(#141922, #e9edf3); }
+  header, .swagger-ui { font-family: ui-sans-serif, system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
+  header { display: flex; gap: 20px; padding: 14px 24px; border-bottom: 1px solid var(--line); }
+  header a { color: var(--accent); }
+  header .home { margin-right: auto; font-weight: 650; text-decoration: none; color: inherit; }
+  .swagger-ui .wrapper { max-width: 1200px; padding: 0 24px; }
+  .swagger-ui .info { margin: 28px 0; }
+  .swagger-ui .scheme-container { box-shadow: none; border-bottom: 1px solid var(--line); }
+  html.dark-mode, html.dark-mode body, html.dark-mode .swagger-ui .scheme-container { background: #0d1015; }
 </style>
 </head>
 <body>
-<nav><a href="/docs">Documentation</a></nav>
-<div id="api"></div>
+<header>
+<a class="home" href="/docs">svc docs</a>
+<a href="/docs">Documentation</a>
+<a href="/dashboard">Dashboard</a>
+</header>
+<main id="api"></main>
 <script src="/docs/api/swagger-ui-bundle.js"></script>
 <script src="/docs/api/docs.js"></script>
 </body>
 </html>
 `;
 
-const script = `SwaggerUIBundle({
+const script = `const dark = matchMedia("(prefers-color-scheme: dark)");
+const paint = () => document.documentElement.classList.toggle("dark-mode", dark.matches);
+dark.addEventListener("change", paint);
+paint();
+SwaggerUIBundle({
   url: "/openapi.json",
   dom_id: "#api",
   deepLinking: true,
+  docExpansion: "none",
+  filter: true,
   validatorUrl: null,
 });
 `;

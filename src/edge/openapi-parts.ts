@@ -98,16 +98,6 @@ const errorRows = faultCatalogue
 export const introduction = `Event-driven workflows. REST stands under /api/v1 in snake_case, Connect RPC under \
 /svc.v1.… in camelCase (snake_case is read as well): a unary RPC is a POST of JSON.
 
-## Errors
-
-REST answers \`{"error", "message", "code", "field"?}\`, RPC \`{"code", "message"}\`. The same as data: \`x-svc-errors\`.
-
-| code | status | in RPC | meaning |
-| --- | --- | --- | --- |
-${errorRows}
-
-A 429 carries \`Retry-After\` in seconds. Clients pass over fields of answers that they do not know.
-
 ## Consistent reads
 
 What writes to a log answers \`${sequenceHeader}\`. A read that sends it back as \`${minSequenceHeader}\` shows at least \
@@ -128,7 +118,17 @@ or is \`@hourly\` and its like. \`CRON_TZ=Europe/Berlin \` or \`TZ=Europe/Berlin
 time zone database; without one the fields are UTC. An expression for every hour goes by real time. Of any other each \
 local time comes once: one that the clock skips comes as much later as the clock went forward, one that it shows twice \
 comes with the first. When days of the month and of the week are both given, either is enough. A time that would be \
-fired more than 10 seconds late is counted as missed.`;
+fired more than 10 seconds late is counted as missed.
+
+## Errors
+
+REST answers \`{"error", "message", "code", "field"?}\`, RPC \`{"code", "message"}\`. The same as data: \`x-svc-errors\`.
+
+| code | status | in RPC | meaning |
+| --- | --- | --- | --- |
+${errorRows}
+
+A 429 carries \`Retry-After\` in seconds. Clients pass over fields of answers that they do not know.`;
 
 /** What the operations of a group are about, by the first part of their names. */
 export const groups: Readonly<Record<string, string>> = {

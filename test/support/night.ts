@@ -79,7 +79,14 @@ export const leftToNight: readonly Left[] = [
   },
   {
     why: "what needs tools that no user of svc has: a Go toolchain, promtool, three Nodes, HAProxy, generators of clients",
-    files: ["cluster/haproxy", "unit/helm", "unit/observability", "contract/package", "contract/clients"],
+    files: [
+      "cluster/haproxy",
+      "unit/helm",
+      "unit/observability",
+      "contract/package",
+      "contract/clients",
+      "contract/frameworks",
+    ],
   },
   {
     why: "worlds that need PgBouncer, nginx, HAProxy, faketime, locales, other versions of PostgreSQL, or rights of root: three worlds by day",
