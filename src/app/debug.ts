@@ -6,7 +6,7 @@ import { statusOfKind } from "../edge/fault-encoding.ts";
 import type { FaultKind } from "../kit/fault.ts";
 import type { Host, Part } from "./part.ts";
 
-export interface DebugPart extends Part, Pick<CapturedRequests, "observe"> {}
+export interface DebugPart extends Part, Pick<CapturedRequests, "observe" | "clear"> {}
 
 /** Requests as they came, to find a client's mistake in them. */
 export function openDebugPart({ config, bus, clock, log, nodeId }: Host): DebugPart {
@@ -16,5 +16,5 @@ export function openDebugPart({ config, bus, clock, log, nodeId }: Host): DebugP
     redact: (input, hidden) => redactPayload(input, redactedFields, hidden),
     statusOf: (outcome) => (outcome === "ok" ? 200 : statusOfKind(outcome as FaultKind)),
   });
-  return { operations: requestsOperations(captured), loops: [], duties: [], observe: captured.observe };
+  return { operations: requestsOperations(captured), loops: [], duties: [], ...captured };
 }

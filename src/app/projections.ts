@@ -44,13 +44,13 @@ export function openProjectionsPart(
   const deliveries = new StoredDeliveries({ store, clock, batches });
   const meters = meterProjections({ store, clock, metrics: watch.metrics });
   const projections = openProjections({
-    ...{ store, clock, onChanged },
+    ...{ store, clock, ids, onChanged },
     async onTablesLeft(generations) {
       for (const key of generations)
         await dropTableOf(databases, key).catch((error) => log.warn("projections.drop_failed", { error }));
     },
   });
-  const sqlProjections = openSqlProjections({ store, clock, databases, queries, onChanged });
+  const sqlProjections = openSqlProjections({ store, clock, ids, databases, queries, onChanged });
   const folds = new SqlFolds({
     ...{ store, clock, log, nodeId: host.nodeId, databases, batches, onChanged },
     onFolded: (count) => meters.folded.add(count),

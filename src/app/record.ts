@@ -4,6 +4,8 @@ import type { ExecutionState } from "../domain/engine/runs/run.ts";
 import { openSweep } from "../domain/engine/runs/wakes/sweep.ts";
 import { causalityOperations } from "../domain/record/causality/operations.ts";
 import { openCausality } from "../domain/record/causality/service.ts";
+import { erasureOperations } from "../domain/record/erasure/operations.ts";
+import { openErasure } from "../domain/record/erasure/service.ts";
 import { type CallTrail, historyOperations } from "../domain/record/history/operations.ts";
 import { openHistory } from "../domain/record/history/service.ts";
 import { integrityOperations } from "../domain/record/integrity/operations.ts";
@@ -23,13 +25,15 @@ export interface RecordNeeds {
   parts: readonly Part[];
   /** What callers did, for the history of an environment. */
   callTrail?: CallTrail;
+  /** Forgets the captured requests of an org. */
+  forgetCaptures: (orgId: string) => Promise<void>;
 }
 
 /** While a snapshot is held, a look of the sweeper walks over index entries of all runs that ended since. */
 const sweepShareMax = 0.1;
 
 /** What explains runs and keeps them whole: history, retention, integrity and the sweeper. */
-export function openRecord(host: Host, { engine, parts, callTrail }: RecordNeeds) {
+export function openRecord(host: Host, { engine, parts, callTrail, forgetCaptures }: RecordNeeds) {
   const { config, store, clock, log } = host;
   const { metrics } = host.watch;
   const { definitionAt: definitionOf, runs, quotas, observers, steering } = engine;
@@ -37,6 +41,10 @@ export function openRecord(host: Host, { engine, parts, callTrail }: RecordNeeds
   const kept = keptMs(config);
   const retention = openRetention({
     ...{ store, clock, log, metrics, kept, definitionOf, floorGuards },
+    forgetBytes: quotas.forgetBytes,
+  });
+  const erasure = openErasure({
+    ...{ store, clock, log, forgetCaptures, deleteRuns: retention.deleteRuns },
     forgetBytes: quotas.forgetBytes,
   });
   const history = openHistory({ store, clock, runs, definitionOf, retentionDaysOf: retention.runDaysOf });
@@ -69,6 +77,7 @@ export function openRecord(host: Host, { engine, parts, callTrail }: RecordNeeds
       ...causalityOperations(causality),
       ...integrityOperations(integrity, purgeBacklogOf(store)),
       ...retentionOperations(retention),
+      ...erasureOperations(erasure),
     ],
     loops: [
       {

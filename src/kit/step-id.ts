@@ -18,6 +18,14 @@ export function stepRowId(runId: string, stepId: string): string {
   return `step_${runId.slice("run_".length)}_${digest}`;
 }
 
+/** The run's id inside a step's id (the row's or the SDK's); undefined when it is neither. */
+export function runOfStep(stepId: string): string | undefined {
+  const [, fromRow] = /^step_([A-Za-z0-9-]+)_[0-9a-f]{16}$/.exec(stepId) ?? [];
+  if (fromRow !== undefined) return `run_${fromRow}`;
+  const [, fromSdk] = /^(run_[A-Za-z0-9-]+):/.exec(stepId) ?? [];
+  return fromSdk;
+}
+
 const keyCharactersMax = 80;
 
 /** The idempotency key under which the SDK's steps send what they send, the same in every execution. */

@@ -92,7 +92,11 @@ export function startNode(options: NodeOptions): SimulatedNode {
         openProjectionsPart(host, { ...engine, ...noSql }),
       ]
     : [];
-  const record = openRecord(host, { engine, parts: [engine, outbox, ...folded] });
+  const record = openRecord(host, {
+    engine,
+    parts: [engine, outbox, ...folded],
+    forgetCaptures: async () => {},
+  });
   const { operations, loops: own, duties } = foldParts([engine, record, outbox, ...folded]);
   const loopHost = {
     clock,

@@ -5,12 +5,12 @@ import { neverWakesAt } from "../../src/domain/engine/runs/execution/commit-repo
 import type { Runs } from "../../src/domain/engine/runs/service.ts";
 import { finishResumes } from "../../src/domain/engine/runs/wakes/finish-resumes.ts";
 import { openControls } from "../../src/domain/engine/steering/controls.ts";
-import { cutReason, readJsonText, runOfStep } from "../../src/domain/engine/steering/rules.ts";
+import { cutReason, readJsonText } from "../../src/domain/engine/steering/rules.ts";
 import { openSteering } from "../../src/domain/engine/steering/service.ts";
 import { systemClock, testClock } from "../../src/kit/clock.ts";
 import { silentLog } from "../../src/kit/log.ts";
 import { sql } from "../../src/kit/sql.ts";
-import { stepRowId } from "../../src/kit/step-id.ts";
+import { runOfStep, stepRowId } from "../../src/kit/step-id.ts";
 import { openStore } from "../../src/store/open.ts";
 import type { Session, Store } from "../../src/store/store.ts";
 import { type Home, makeHome } from "../support/server.ts";

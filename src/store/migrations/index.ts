@@ -8,6 +8,7 @@ import { seenBySteps } from "./0071_seen_by_steps.ts";
 import { runLogs } from "./0072_run_logs.ts";
 import { installation } from "./0073_installation.ts";
 import { deployments } from "./0074_deployments.ts";
+import { redactions } from "./0075_redactions.ts";
 
 /** What came after 0.40.0, in order; a landed one is never edited. The rows of `tables/` have it, too. */
 export const migrations: readonly Migration[] = [
@@ -20,4 +21,5 @@ export const migrations: readonly Migration[] = [
   runLogs,
   installation,
   deployments,
+  redactions,
 ];

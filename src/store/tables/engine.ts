@@ -76,7 +76,8 @@ export const tablesOfEngine: Tables = {
       actor_id TEXT, worker_id TEXT, output TEXT, error TEXT, cancellation_cause TEXT, parent_run_id TEXT,
       parent_step_id TEXT, created_at BIGINT NOT NULL, started_at BIGINT, ended_at BIGINT,
       updated_at BIGINT NOT NULL, timeout_at BIGINT, execution_seq BIGINT NOT NULL, lease_hash TEXT,
-      depth BIGINT NOT NULL DEFAULT 0, undo_failed BIGINT, nondeterminism TEXT, error_group TEXT`,
+      depth BIGINT NOT NULL DEFAULT 0, undo_failed BIGINT, nondeterminism TEXT, error_group TEXT,
+      redacted_at BIGINT, redacted_by TEXT`,
     indexes: [
       "runs_by_time (environment_id, created_at, id)",
       "runs_by_function (environment_id, function_id, created_at, id)",
@@ -93,7 +94,7 @@ export const tablesOfEngine: Tables = {
       key: "created_at id",
       ids: "id event_id parent_run_id",
       leaves:
-        "id function_id event_id event_name mode status trouble actor_id worker_id cancellation_cause error_group parent_run_id parent_step_id function_version attempt max_attempts created_at started_at ended_at updated_at timeout_at execution_seq depth undo_failed",
+        "id function_id event_id event_name mode status trouble actor_id worker_id cancellation_cause error_group parent_run_id parent_step_id function_version attempt max_attempts created_at started_at ended_at updated_at timeout_at execution_seq depth undo_failed redacted_at redacted_by",
       json: "output error nondeterminism",
       stays: "lease_hash",
     },
@@ -147,7 +148,7 @@ export const tablesOfEngine: Tables = {
       patched_at BIGINT, patched_by TEXT, compensation_for TEXT, sleep_until BIGINT,
       created_at BIGINT NOT NULL, updated_at BIGINT NOT NULL, input TEXT, wait_event_name TEXT,
       wait_timeout_at BIGINT, child_run_id TEXT, failure_told_at BIGINT, on_timeout TEXT, is_kept BIGINT, seen_position BIGINT,
-      PRIMARY KEY (run_id, step_id)`,
+      redacted_at BIGINT, redacted_by TEXT, PRIMARY KEY (run_id, step_id)`,
     isClustered: true,
     room: kept,
     purge: { at: 230, ofRun: "run_id" },
@@ -157,7 +158,7 @@ export const tablesOfEngine: Tables = {
       key: "run_id step_id",
       ids: "run_id child_run_id",
       leaves:
-        "run_id step_id name type status patched_by compensation_for wait_event_name child_run_id on_timeout sequence attempt started_at ended_at duration_ms patched_at sleep_until created_at updated_at wait_timeout_at failure_told_at is_kept",
+        "run_id step_id name type status patched_by compensation_for wait_event_name child_run_id on_timeout sequence attempt started_at ended_at duration_ms patched_at sleep_until created_at updated_at wait_timeout_at failure_told_at is_kept redacted_at redacted_by",
       json: "output error original_output input",
       stays: "seen_position",
     },

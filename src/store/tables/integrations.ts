@@ -38,6 +38,7 @@ export const tablesOfIntegrations: Tables = {
     indexes: [
       "webhook_deliveries_age (created_at)",
       "webhook_deliveries_source (environment_id, source_id, id)",
+      "webhook_deliveries_by_event (environment_id, event_id) WHERE event_id IS NOT NULL",
     ],
     purge: { at: 134, under: "webhook_sources" },
     texts: { id: ours, source_id: ours },

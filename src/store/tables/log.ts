@@ -13,7 +13,8 @@ export const tablesOfLog: Tables = {
     columns: `environment_id TEXT NOT NULL, position BIGINT NOT NULL, id TEXT NOT NULL, name TEXT NOT NULL,
       version BIGINT NOT NULL, data TEXT NOT NULL, metadata TEXT, source TEXT NOT NULL, at BIGINT NOT NULL,
       idempotency_key TEXT, entity_id TEXT, entity_type TEXT, entity_version BIGINT, run_id TEXT,
-      redacted_at BIGINT, schema_hash TEXT, schema_breach TEXT, PRIMARY KEY (environment_id, position)`,
+      redacted_at BIGINT, schema_hash TEXT, schema_breach TEXT, redacted_by TEXT,
+      PRIMARY KEY (environment_id, position)`,
     indexes: [
       "UNIQUE events_by_id (id)",
       { postgres: "events_by_time (environment_id, at, id)" },
@@ -31,7 +32,7 @@ export const tablesOfLog: Tables = {
       key: "position",
       ids: "id run_id",
       leaves:
-        "id name source idempotency_key entity_id entity_type run_id schema_hash schema_breach position version at entity_version redacted_at",
+        "id name source idempotency_key entity_id entity_type run_id schema_hash schema_breach position version at entity_version redacted_at redacted_by",
       json: "data metadata",
     },
   },

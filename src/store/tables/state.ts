@@ -25,6 +25,23 @@ export const tablesOfState: Tables = {
       stays: "stale_holder refuses_save",
     },
   },
+  projection_changes: {
+    holds: "each change of a projection",
+    endsWith: "1,000 newer ones of its name, or the environment is deleted: it outlives its projection",
+    columns: `environment_id TEXT NOT NULL, name TEXT NOT NULL, entity_version BIGINT NOT NULL,
+      event_id TEXT NOT NULL, change_type TEXT NOT NULL, snapshot TEXT NOT NULL, actor_id TEXT NOT NULL,
+      recorded_at BIGINT NOT NULL, PRIMARY KEY (environment_id, name, entity_version)`,
+    isClustered: true,
+    purge: { at: 121, under: "projections" },
+    texts: { name: 128 },
+    exported: {
+      in: "projections",
+      key: "name entity_version",
+      ids: "event_id",
+      leaves: "name event_id change_type actor_id entity_version recorded_at",
+      json: "snapshot",
+    },
+  },
   projection_generations: {
     holds: "how far each fold of a projection is, and its runner's lease",
     endsWith: "the projection is deleted, or a rebuild puts another generation in its place",

@@ -4,6 +4,7 @@ import { containsIgnoringCase, searchCharsMax } from "../../../kit/sql-contains.
 import { stepRowId } from "../../../kit/step-id.ts";
 import type { Seams, Store } from "../../../store/store.ts";
 import { type AttributeRange, attributesOf, attributesOfRun, hasAttribute } from "./attributes/ranges.ts";
+import { markedRun, markedStep, type RedactedRow, type RedactedRunRow } from "./redacted.ts";
 import { statusOf, storedStatuses } from "./rules.ts";
 import type {
   CompletedStep,
@@ -16,7 +17,7 @@ import type {
   StepType,
 } from "./run.ts";
 
-interface RunRow {
+interface RunRow extends RedactedRunRow {
   id: string;
   environment_id: string;
   function_id: string;
@@ -58,7 +59,7 @@ const plainColumns =
   r.cancellation_cause, r.parent_run_id, r.parent_step_id, r.created_at, COALESCE(e.started_at, r.started_at) AS started_at, r.ended_at,
   COALESCE(e.claimed_at, r.updated_at) AS updated_at, r.timeout_at, e.state, e.claimed_at,
   CASE WHEN e.ending IS NOT NULL THEN 1 END AS is_compensating, r.undo_failed, r.nondeterminism,
-  r.error_group`);
+  r.error_group, r.redacted_at, r.redacted_by, v.redacted_at AS event_redacted_at, v.redacted_by AS event_redacted_by`);
 
 const runColumns = (seams: Pick<Seams, "objectOf">): Sql => sql`${plainColumns},
   ${attributesOfRun(seams)} AS attributes`;
@@ -195,7 +196,7 @@ export async function countActive(store: Store, most: number): Promise<number> {
   return row?.count ?? 0;
 }
 
-interface StepRow {
+interface StepRow extends RedactedRow {
   run_id: string;
   step_id: string;
   name: string;
@@ -230,7 +231,7 @@ export async function getSteps(
   const rows =
     await store.all<StepRow>(sql`SELECT run_id, step_id, name, type, sequence, status, output, error,
       attempt, started_at, ended_at, duration_ms, original_output, patched_at, patched_by, compensation_for,
-      sleep_until, input, wait_event_name, wait_timeout_at, created_at, updated_at
+      sleep_until, input, wait_event_name, wait_timeout_at, created_at, updated_at, redacted_at, redacted_by
     FROM steps WHERE run_id = ${runId} AND environment_id = ${environmentId}${one} ORDER BY sequence, created_at`);
   return rows.map(toStep);
 }
@@ -330,7 +331,7 @@ const toError = (text: string | null): RunError | null =>
   text === null ? null : (JSON.parse(text) as RunError);
 
 function toRun(row: RunRow): Run {
-  return {
+  const run: Run = {
     id: row.id,
     environmentId: row.environment_id,
     functionId: row.function_id,
@@ -362,10 +363,11 @@ function toRun(row: RunRow): Run {
     attributes: attributesOf(row.attributes),
     errorGroup: row.error_group,
   };
+  return markedRun(run, row);
 }
 
 function toStep(row: StepRow): Step {
-  return {
+  const step: Step = {
     id: stepRowId(row.run_id, row.step_id),
     runId: row.run_id,
     stepId: row.step_id,
@@ -390,4 +392,5 @@ function toStep(row: StepRow): Step {
     createdAt: row.created_at,
     updatedAt: row.updated_at,
   };
+  return markedStep(step, row);
 }

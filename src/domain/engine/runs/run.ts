@@ -1,4 +1,5 @@
 import type { Instant } from "../../../kit/clock.ts";
+import type { Redaction } from "../../../kit/redacted-mark.ts";
 import type { NewAttribute, RunAttribute } from "../attributes/rules.ts";
 import type { FlowNotice, NewGate } from "../functions/start-options.ts";
 import type { StoredMatch } from "../waits/rules.ts";
@@ -159,6 +160,8 @@ export interface Run {
   errorGroup: string | null;
   /** Stored steps that its handler did not reach as before; empty for none. */
   deviations: readonly DeviatingStep[];
+  /** When its values were overwritten: marks stand where they were. */
+  redacted?: Redaction;
 }
 
 /** A stored step that a re-entered handler did not reach as before. */
@@ -249,6 +252,8 @@ export interface Step {
   waitTimeoutAt: Instant | null;
   createdAt: Instant;
   updatedAt: Instant;
+  /** As of a run. */
+  redacted?: Redaction;
 }
 
 /** Proves that a worker holds the lease; every write of a worker checks it in its transaction. */

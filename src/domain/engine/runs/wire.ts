@@ -12,6 +12,7 @@ import {
   StepType as StepTypeWire,
 } from "../../../gen/svc/v1/types_pb.ts";
 import type { Instant } from "../../../kit/clock.ts";
+import type { Redaction } from "../../../kit/redacted-mark.ts";
 import { payload, timestampOf } from "../../../kit/wkt.ts";
 import type { RunAttribute } from "../attributes/rules.ts";
 import type { FailedTry, PastAttempt } from "./attempts.ts";
@@ -54,6 +55,9 @@ export const runStatusWord = (status: number): string | undefined =>
     : (Object.keys(runStatusWire) as RunStatus[]).find((word) => runStatusWire[word] === status);
 
 const at = (instant: Instant | null) => (instant === null ? undefined : timestampOf(instant));
+
+const redactionOf = ({ redacted }: { redacted?: Redaction }) =>
+  redacted && { redactedAt: timestampOf(redacted.at), redactedBy: redacted.by ?? "" };
 
 function toCause(error: ErrorCause | string): MessageInitShape<typeof ErrorSchema> {
   if (typeof error === "string") return { message: error };
@@ -149,6 +153,7 @@ export function toRunMessage(
     attributes: run.attributes.map(toAttributeMessage),
     errorGroup: run.errorGroup ?? "",
     cutValues: cutMessages(run),
+    ...redactionOf(run),
     attemptLog: (run.attempts ?? []).map(toAttemptMessage),
   };
 }
@@ -185,6 +190,7 @@ export function toStepMessage(
     createdAt: at(step.createdAt),
     updatedAt: at(step.updatedAt),
     cutValues: cutMessages(step),
+    ...redactionOf(step),
     tryLog: (step.failedTries ?? []).map(toTryMessage),
   };
 }

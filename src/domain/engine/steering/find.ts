@@ -44,6 +44,7 @@ export async function stepsAtResume(
     rows.stepsOf(reader, run.environment_id, run.id),
     rows.wasUndone(reader, run.id),
   ]);
+  if (steps.some(({ redacted_at }) => redacted_at !== null)) throw rules.isRedacted("step");
   const from =
     fromStep === undefined
       ? undefined

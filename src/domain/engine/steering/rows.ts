@@ -23,6 +23,7 @@ export interface SteeredRunRow {
   event_id: string;
   undo_failed: number | null;
   error_group: string | null;
+  redacted_at: number | null;
 }
 
 /** JSON text of the event that started the run; undefined when the event has expired. */
@@ -72,10 +73,11 @@ export interface SteeredStepRow {
   compensation_for: string | null;
   /** 1: a resume ran one before it again, so that its place says nothing of its order. */
   is_kept: number | null;
+  redacted_at: number | null;
 }
 
 const runFields = sql.raw(
-  "id, environment_id, function_id, function_version, status, error, attempt, max_attempts, worker_id, created_at, started_at, ended_at, timeout_at, execution_seq, lease_hash, parent_run_id, event_id, undo_failed, error_group",
+  "id, environment_id, function_id, function_version, status, error, attempt, max_attempts, worker_id, created_at, started_at, ended_at, timeout_at, execution_seq, lease_hash, parent_run_id, event_id, undo_failed, error_group, redacted_at",
 );
 
 export const runById = (
@@ -120,7 +122,7 @@ export const stepsOf = (
   runId: string,
 ): Promise<SteeredStepRow[]> =>
   reader.all(sql`SELECT run_id, step_id, name, type, sequence, status, output, error, original_output, patched_at,
-      started_at, ended_at, duration_ms, updated_at, compensation_for, is_kept
+      started_at, ended_at, duration_ms, updated_at, compensation_for, is_kept, redacted_at
     FROM steps WHERE run_id = ${runId} AND environment_id = ${environmentId} ORDER BY sequence, step_id`);
 
 /** The step at which the run sleeps: of several the one that ends first, or the named one (id, or row id). */

@@ -13,14 +13,6 @@ const discardedBytesMax = 256 * 1024;
 /** The reason of a cancel as it is published, logged and kept in the history of the run. */
 export const cutReason = (reason: string): string => [...reason].slice(0, cancelReasonRunes).join("");
 
-/** The run's id inside a step's id (the row's or the SDK's); undefined when it is neither. */
-export function runOfStep(stepId: string): string | undefined {
-  const [, fromRow] = /^step_([A-Za-z0-9-]+)_[0-9a-f]{16}$/.exec(stepId) ?? [];
-  if (fromRow !== undefined) return `run_${fromRow}`;
-  const [, fromSdk] = /^(run_[A-Za-z0-9-]+):/.exec(stepId) ?? [];
-  return fromSdk;
-}
-
 export const isStep = (step: SteeredStepRow, id: string): boolean =>
   step.step_id === id || stepRowId(step.run_id, step.step_id) === id;
 
@@ -151,6 +143,13 @@ export const endsOneSleep = (
 export const sleepsNot = (stepId: string): Fault =>
   new Fault("failed_precondition", `stepId: the run sleeps at no step ${stepId.slice(0, 200)}`);
 
+/** Neither a handler nor a person may go on from values that are gone. */
+export const isRedacted = (what: "run" | "step"): Fault =>
+  new Fault(
+    "failed_precondition",
+    `${what === "run" ? "the run" : "a step of the run"} is redacted: it can be neither resumed nor patched`,
+  );
+
 /** Throws unless the run is paused, sleeps, waits, or has failed. */
 export function requireResumable(
   run: SteeredRunRow,
@@ -163,6 +162,7 @@ export function requireResumable(
 ): void {
   const refused = (message: string) => new Fault("failed_precondition", message);
   if (run.status === "completed") throw refused("the run is completed: there is nothing left to resume");
+  if (run.redacted_at !== null) throw isRedacted("run");
   if (fromStep !== undefined && execution && execution.ending !== null)
     throw refused("the run is being undone: no step of it can be done again before that is over");
   if (skipSleep === false && fromStep === undefined && execution?.state === "sleeping")

@@ -1,6 +1,6 @@
 import type { Clock } from "../../../kit/clock.ts";
 import { Fault, missing } from "../../../kit/fault.ts";
-import { stepRowId } from "../../../kit/step-id.ts";
+import { runOfStep, stepRowId } from "../../../kit/step-id.ts";
 import type { Store } from "../../../store/store.ts";
 import type { Step } from "../runs/run.ts";
 import type { Runs } from "../runs/service.ts";
@@ -40,7 +40,8 @@ export async function patchOutput(
   { stepId, output, reason }: { stepId: string; output: string; reason: string },
   actorId: string,
 ): Promise<Step> {
-  const step = await findStep(deps.store, environmentId, rules.runOfStep(stepId), stepId);
+  const step = await findStep(deps.store, environmentId, runOfStep(stepId), stepId);
+  if (step.redacted_at !== null) throw rules.isRedacted("step");
   if (step.status !== "completed" && step.status !== "failed")
     throw new Fault("failed_precondition", `the step is ${step.status}, neither completed nor failed`);
   await replaceOutput(deps, environmentId, step, { output, reason, actorId, isInjected: false });

@@ -56,6 +56,7 @@ export function openCapturedRequests(deps: CapturedRequestsDeps) {
 
   /** The newest of this node that fit into one message. */
   function own({ orgId, clears }: Static<typeof Ask>): Captured[] {
+    if (clears && !rings.has(orgId)) return [];
     const ring = ringOf(orgId);
     if (clears) ring.requests = [];
     const fitting: Captured[] = [];

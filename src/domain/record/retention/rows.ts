@@ -2,6 +2,7 @@ import type { Instant } from "../../../kit/clock.ts";
 import type { Cursor } from "../../../kit/page.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import type { Session, Store } from "../../../store/store.ts";
+import { tables } from "../../../store/tables/index.ts";
 
 export interface EnvironmentRetention {
   id: string;
@@ -112,17 +113,25 @@ export function oldRuns(
     ${sql.where(where)} ORDER BY created_at, id LIMIT ${limit}`);
 }
 
-/** Runs that are over, with their steps, their history and their links to streams. */
+/** Tables whose rows go with their run, and the column with its id, in the order of their places. */
+export const tablesOfRuns: readonly { table: string; ofRun: string }[] = Object.entries(tables)
+  .flatMap(([table, { purge }]) => (purge?.ofRun ? [{ table, at: purge.at, ofRun: purge.ofRun }] : []))
+  .sort((one, other) => one.at - other.at)
+  .concat({ table: "batch_events", at: 0, ofRun: "run_id" });
+
+/**
+ * Runs that are over, with all that is theirs. Locks: their rows first, so that a resume either comes before,
+ * and the run stays whole, or finds it gone.
+ */
 export async function deleteRuns(session: Session, runIds: readonly string[]): Promise<number> {
-  const among = sql`(SELECT run_id FROM ${session.seams.rowsFrom("v", { run_id: column.text(runIds) })})`;
+  const { among, holdRow } = session.seams;
+  const over = await session.all<{ id: string }>(sql`SELECT id FROM runs
+    WHERE id ${among(column.text(runIds))} AND status <> 'active' ORDER BY id ${holdRow}`);
+  if (over.length === 0) return 0;
+  const gone = among(column.text(over.map(({ id }) => id)));
   const counts = await session.runAll([
-    sql`DELETE FROM steps WHERE run_id IN ${among}`,
-    sql`DELETE FROM run_history WHERE run_id IN ${among}`,
-    sql`DELETE FROM run_logs WHERE run_id IN ${among}`,
-    sql`DELETE FROM run_streams WHERE run_id IN ${among}`,
-    sql`DELETE FROM batch_events WHERE run_id IN ${among}`,
-    sql`DELETE FROM run_attributes WHERE run_id IN ${among}`,
-    sql`DELETE FROM runs WHERE id IN ${among} AND status <> 'active'`,
+    ...tablesOfRuns.map(({ table, ofRun }) => sql`DELETE FROM ${sql.raw(table)} WHERE ${sql.raw(ofRun)} ${gone}`),
+    sql`DELETE FROM runs WHERE id ${gone}`,
   ]);
   return counts.at(-1)!;
 }

@@ -125,6 +125,8 @@ export function openRetention(deps: RetentionDeps) {
     /** The days for which an environment keeps its runs. 0 means without an end. */
     runDaysOf: async (environmentId: string) =>
       (await rows.retentionOf(store, environmentId))?.retention_days ?? inDays(kept.runs),
+    /** With all that is theirs; answers how many of them were over. */
+    deleteRuns: rows.deleteRuns,
     /** The tick of `events.expire`, on the node that leads `retention`. */
     expireEvents: (write: LeaderWrite) => round("events", write, expireEventsOf, ["events"]),
     /** The tick of `runs.expire`. */

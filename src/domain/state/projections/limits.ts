@@ -1,5 +1,7 @@
 /** Projections of an environment, event names and patterns of one, and the path that partitions it. */
 export const projectionsMax = 1_000;
+/** Changes of a projection that its history keeps. */
+export const changesMax = 1_000;
 export const projectionNameBytesMax = 128;
 export const projectionEventsMax = 100;
 export const partitionPathBytesMax = 256;

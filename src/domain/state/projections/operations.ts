@@ -6,11 +6,11 @@ import { described } from "../../../kit/described.ts";
 import { invalid } from "../../../kit/fault.ts";
 import { listed, type Operation, rpc, unary } from "../../../kit/operation.ts";
 import { namedProjection } from "../../../kit/waits-for.ts";
-import { instantOf } from "../../../kit/wkt.ts";
+import { instantOf, safeCount, withNumbers } from "../../../kit/wkt.ts";
 import type { DefinitionInput } from "./rules.ts";
 import { projectionThings } from "./rules.ts";
-import type { ListedProjection, Projections } from "./service.ts";
-import { projectionJson, toInfo, toProjection, toStatus } from "./wire.ts";
+import type { ListedProjection, ProjectionRevision, Projections } from "./service.ts";
+import { projectionJson, toInfo, toProjection, toRevisionMessage, toStatus } from "./wire.ts";
 
 const text = Type.Optional(Type.String());
 const count = Type.Optional(Type.Integer());
@@ -49,6 +49,7 @@ const State = Type.Object({
 export const projectionsOperations = (projections: Projections): Operation[] => [
   ...registryOperations(projections),
   ...readOperations(projections),
+  ...historyOperations(projections),
 ];
 
 const registryOperations = (projections: Projections): Operation[] => [
@@ -70,7 +71,7 @@ const registryOperations = (projections: Projections): Operation[] => [
         lastEventSeq: BigInt(position),
       }),
     ),
-    handle: (input, call) => projections.register(call.environmentId, input as DefinitionInput),
+    handle: (input, call) => projections.register(call.environmentId, input as DefinitionInput, call.caller.id),
   }),
   unary({
     name: "projections.delete",
@@ -88,7 +89,7 @@ const registryOperations = (projections: Projections): Operation[] => [
       ({ name }) => ({ name }),
       () => ({}),
     ),
-    handle: ({ name }, call) => projections.delete(call.environmentId, name),
+    handle: ({ name }, call) => projections.delete(call.environmentId, name, call.caller.id),
   }),
   unary({
     name: "projections.pause",
@@ -101,7 +102,7 @@ const registryOperations = (projections: Projections): Operation[] => [
       ({ name }) => ({ name }),
       (status: string) => ({ status }),
     ),
-    handle: ({ name }, call) => projections.pause(call.environmentId, name),
+    handle: ({ name }, call) => projections.pause(call.environmentId, name, call.caller.id),
   }),
   unary({
     name: "projections.resume",
@@ -114,7 +115,53 @@ const registryOperations = (projections: Projections): Operation[] => [
       ({ name, skipEventId }) => ({ name, skipEventId }),
       (status: string) => ({ status }),
     ),
-    handle: ({ name, skipEventId = "" }, call) => projections.resume(call.environmentId, name, skipEventId),
+    handle: ({ name, skipEventId = "" }, call) =>
+      projections.resume(call.environmentId, name, { skipEventId, actorId: call.caller.id }),
+  }),
+];
+
+/** The recorded changes of a projection. */
+const historyOperations = (projections: Projections): Operation[] => [
+  unary({
+    name: "projections.history",
+    action: "projections:read",
+    reads: true,
+    summary: "Every change of a projection, newest first; also of one that is deleted.",
+    input: Type.Object({
+      name: Type.String(),
+      limit: count,
+      fromVersion: Type.Optional(Type.Integer({ minimum: 0 })),
+    }),
+    about,
+    rpc: rpc(
+      ProjectionService.method.listProjectionHistory,
+      (m) => ({ name: m.name, limit: m.limit, fromVersion: safeCount(m.fromVersion) }),
+      ({ entries, hasMore }: Awaited<ReturnType<Projections["history"]>>) => ({
+        entries: entries.map(toRevisionMessage),
+        hasMore,
+      }),
+      { decode: (body) => withNumbers(body, ["limit", "fromVersion"]) },
+    ),
+    handle: ({ name, limit, fromVersion = 0 }, call) =>
+      projections.history(call.environmentId, name, {
+        ...(limit !== undefined && { limit }),
+        ...(fromVersion > 0 && { before: fromVersion }),
+      }),
+  }),
+  unary({
+    name: "projections.revision",
+    action: "projections:read",
+    reads: true,
+    summary: "A projection as it stood after one of its changes.",
+    input: Type.Object({ name: Type.String(), version: Type.Integer({ minimum: 1 }) }),
+    about,
+    rpc: rpc(
+      ProjectionService.method.getProjectionRevision,
+      (m) => ({ name: m.name, version: safeCount(m.version) }),
+      (entry: ProjectionRevision) => ({ entry: toRevisionMessage(entry) }),
+      { decode: (body) => withNumbers(body, ["version"]) },
+    ),
+    handle: ({ name, version }, call) => projections.revision(call.environmentId, name, version),
   }),
 ];
 

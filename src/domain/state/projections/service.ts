@@ -1,9 +1,10 @@
 import type { Instant } from "../../../kit/clock.ts";
-import { Fault, invalid } from "../../../kit/fault.ts";
+import { Fault, invalid, missing } from "../../../kit/fault.ts";
 import { searchBytesMax } from "../../../kit/limits.ts";
 import { pageOffset, pageSize } from "../../../kit/page.ts";
 import type { Basics, Session, Store } from "../../../store/store.ts";
 import { clearError, noError } from "./advance.ts";
+import { noteChange, type ProjectionRevision, revisionAt, revisionsOf } from "./changes.ts";
 import { findEvent, type SteppedReads } from "./event-rows.ts";
 import { stateAt } from "./history.ts";
 import { eventsBehind } from "./lag.ts";
@@ -58,6 +59,7 @@ import {
   skipEvent,
 } from "./state-rows.ts";
 
+export type { ProjectionRevision } from "./changes.ts";
 export type { GenerationRow, HeldProjection, ListedProjection, ProjectionKey } from "./rows.ts";
 export type { SqlProjectionRow } from "./sql/rows.ts";
 export type { StateRow } from "./state-rows.ts";
@@ -119,7 +121,7 @@ export interface PartitionsInput {
 /** Registered read models, and what their owners do with them. */
 export type Projections = ReturnType<typeof openProjections>;
 
-export interface ProjectionsDeps extends Basics<"store" | "clock"> {
+export interface ProjectionsDeps extends Basics<"store" | "clock" | "ids"> {
   /** Called after the commit. */
   onChanged: (change: ProjectionChange) => void;
   /** Drops the tables of deleted generations; loop `projections.sweep` repeats what fails. */
@@ -131,7 +133,7 @@ const keyOf = (environmentId: string, name: string): ProjectionKey => ({
   name,
 });
 
-export function openProjections({ store, clock, onChanged, onTablesLeft }: ProjectionsDeps) {
+export function openProjections({ store, clock, ids, onChanged, onTablesLeft }: ProjectionsDeps) {
   async function readOf(environmentId: string, name: string): Promise<HeldProjection> {
     const held = await readProjection(store, keyOf(environmentId, name));
     if (!held) throw unknownProjection(name);
@@ -142,6 +144,7 @@ export function openProjections({ store, clock, onChanged, onTablesLeft }: Proje
   async function change(
     environmentId: string,
     name: string,
+    actorId: string,
     work: (session: Session, held: HeldProjection, now: Instant) => Promise<boolean>,
   ): Promise<ProjectionStatus> {
     const key = keyOf(environmentId, name);
@@ -149,6 +152,7 @@ export function openProjections({ store, clock, onChanged, onTablesLeft }: Proje
       const held = await holdProjection(session, key);
       if (!held) throw unknownProjection(name);
       const done = await work(session, held, clock.now());
+      await noteChange(session, key, "status_change", { actorId, ids, now: clock.now() });
       return { status: held.status, isChanged: done };
     });
     if (isChanged) onChanged({ key, kind: "transition" });
@@ -157,12 +161,15 @@ export function openProjections({ store, clock, onChanged, onTablesLeft }: Proje
 
   return {
     /** A name that is registered already takes over the definition, and is not rebuilt. */
-    async register(environmentId: string, input: DefinitionInput) {
+    async register(environmentId: string, input: DefinitionInput, actorId: string) {
       const definition = definitionOf(input);
       const key = keyOf(environmentId, definition.name);
-      const registered = await store.write((session) =>
-        registerProjection(session, key, definition, clock.now()),
-      );
+      const now = clock.now();
+      const registered = await store.write(async (session) => {
+        const done = await registerProjection(session, key, definition, now);
+        await noteChange(session, key, "update", { actorId, ids, now });
+        return done;
+      });
       onChanged({ key, kind: "other" });
       return registered;
     },
@@ -187,6 +194,8 @@ export function openProjections({ store, clock, onChanged, onTablesLeft }: Proje
       }
     },
 
+    ...historyIn(store),
+
     list: (environmentId: string, query: ListProjectionsQuery) => listWithTables(store, environmentId, query),
 
     async standing(environmentId: string, name: string): Promise<ProjectionStanding> {
@@ -208,8 +217,8 @@ export function openProjections({ store, clock, onChanged, onTablesLeft }: Proje
       return listPartitions(store, readGeneration(held), { search, limit: most });
     },
 
-    pause: (environmentId: string, name: string) =>
-      change(environmentId, name, async (session, held, now) => {
+    pause: (environmentId: string, name: string, actorId: string) =>
+      change(environmentId, name, actorId, async (session, held, now) => {
         if (held.status === "paused") return false;
         requireMove("pause", held);
         held.status = "paused";
@@ -219,11 +228,15 @@ export function openProjections({ store, clock, onChanged, onTablesLeft }: Proje
       }),
 
     /** Also tries again what failed; `skipEventId` is passed over instead. */
-    async resume(environmentId: string, name: string, skipEventId: string): Promise<ProjectionStatus> {
+    async resume(
+      environmentId: string,
+      name: string,
+      { skipEventId, actorId }: { skipEventId: string; actorId: string },
+    ): Promise<ProjectionStatus> {
       const skipped = skipEventId === "" ? undefined : await findEvent(store, environmentId, skipEventId);
       if (skipEventId !== "" && !skipped)
         throw new Fault("not_found", `event ${skipEventId.slice(0, 255)} not found`);
-      return change(environmentId, name, async (session, held, now) => {
+      return change(environmentId, name, actorId, async (session, held, now) => {
         if (skipped) await skip(session, held, { eventId: skipEventId, position: skipped.position });
         if (held.status === "running") return skipped !== undefined;
         requireMove("resume", held);
@@ -236,11 +249,12 @@ export function openProjections({ store, clock, onChanged, onTablesLeft }: Proje
       });
     },
 
-    async delete(environmentId: string, name: string) {
+    async delete(environmentId: string, name: string, actorId: string) {
       const key = keyOf(environmentId, name);
       const deleted = await store.write(async (session) => {
         const held = await holdProjection(session, key);
         if (!held) throw unknownProjection(name);
+        await noteChange(session, key, "delete", { actorId, ids, now: clock.now() });
         await deleteProjection(session, held, clock.now());
         return held;
       });
@@ -249,6 +263,24 @@ export function openProjections({ store, clock, onChanged, onTablesLeft }: Proje
     },
   };
 }
+
+const historyIn = (store: Store) => ({
+  /** Newest first; also of a projection that is deleted. */
+  async history(environmentId: string, name: string, { before, limit }: { before?: number; limit?: number }) {
+    const most = pageSize(limit);
+    const found = await revisionsOf(store, environmentId, name, { before, limit: most + 1 });
+    if (found.length === 0 && before === undefined && !(await getProjection(store, keyOf(environmentId, name))))
+      throw unknownProjection(name);
+    return { entries: found.slice(0, most), hasMore: found.length > most };
+  },
+
+  /** One entry of the history. */
+  async revision(environmentId: string, name: string, version: number): Promise<ProjectionRevision> {
+    const found = await revisionAt(store, environmentId, name, version);
+    if (!found) throw missing("projection version", `${name.slice(0, 128)}/${version}`);
+    return found;
+  },
+});
 
 async function listWithTables(
   store: Store,

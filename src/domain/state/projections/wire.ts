@@ -3,13 +3,20 @@ import type { Duration, Timestamp, Value } from "@bufbuild/protobuf/wkt";
 import type {
   GetProjectionResponseSchema,
   GetProjectionStatusResponseSchema,
+  ProjectionHistoryEntrySchema,
   ProjectionInfoSchema,
 } from "../../../gen/svc/v1/projection_pb.ts";
 import { type Instant, parseRfc3339, rfc3339 } from "../../../kit/clock.ts";
 import { invalid } from "../../../kit/fault.ts";
 import { storedJson } from "../../../kit/payload-json.ts";
 import { instantOf, isJsonObject, jsonOf, payload, timestampOf, withNumbers } from "../../../kit/wkt.ts";
-import type { ProjectionStanding, ReadProjection, ShownProjection, SqlProjectionRow } from "./service.ts";
+import type {
+  ProjectionRevision,
+  ProjectionStanding,
+  ReadProjection,
+  ShownProjection,
+  SqlProjectionRow,
+} from "./service.ts";
 
 /** What every message of a runner says of it. */
 export interface RunnerFields {
@@ -105,7 +112,7 @@ export function fromSavesBody(body: Record<string, unknown>): Record<string, unk
 const readWord = (status: string): string => (status === "running" ? "active" : status);
 
 /** Of a projection that is folded by SQL, as it was sent. */
-const fromMade = (made: SqlProjectionRow | undefined) =>
+const fromMade = (made: Pick<SqlProjectionRow, "table_sql" | "event_handlers" | "description"> | undefined) =>
   made
     ? {
         ...{ type: "sql", sqlDefinition: made.table_sql, description: made.description },
@@ -126,6 +133,23 @@ export const toInfo = (row: ShownProjection): MessageInitShape<typeof Projection
   ...fromMade(row.made),
   ...(row.target !== null && { rebuildTargetSeq: BigInt(row.target) }),
 });
+
+export const toRevisionMessage = ({
+  snapshot,
+  ...entry
+}: ProjectionRevision): MessageInitShape<typeof ProjectionHistoryEntrySchema> => {
+  const { table_sql, event_handlers = "{}", description = "", ...row } = snapshot;
+  return {
+    ...{ eventId: entry.event_id, entityVersion: BigInt(entry.entity_version), name: entry.name },
+    ...{ actorId: entry.actor_id, changeType: entry.change_type, recordedAt: timestampOf(entry.recorded_at) },
+    projectionSnapshot: {
+      ...{ name: row.name, mode: row.mode, status: row.status, partitionKey: row.partition_path },
+      ...{ version: row.version, versionFull: BigInt(row.version), createdAt: timestampOf(row.created_at) },
+      events: JSON.parse(row.events) as string[],
+      ...fromMade(table_sql === undefined ? undefined : { table_sql, event_handlers, description }),
+    },
+  };
+};
 
 export const toProjection = ({
   held,

@@ -6,6 +6,8 @@ import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegen
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import type { EmptySchema, StructJson, Timestamp, TimestampJson, Value, ValueJson } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_empty, file_google_protobuf_struct, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
+import type { RedactEventRequestSchema, RedactEventResponseSchema } from "./entity_stream_pb.ts";
+import { file_svc_v1_entity_stream } from "./entity_stream_pb.ts";
 import type { ServerCapabilitiesSchema } from "./pubsub_pb.ts";
 import { file_svc_v1_pubsub } from "./pubsub_pb.ts";
 import type { AttributeFilter, AttributeFilterJson, AttributeOrder, AttributeOrderJson, BatchConfig, BatchConfigJson, CancelOnSpec, CancelOnSpecJson, ConcurrencyConfig, ConcurrencyConfigJson, DebounceConfig, DebounceConfigJson, Error, ErrorJson, ExecutionMode, ExecutionModeJson, FlowNotice, FlowNoticeJson, Function, FunctionAttribute, FunctionAttributeJson, FunctionJson, FunctionSchema, FunctionStatus, FunctionStatusJson, IdempotencyConfig, IdempotencyConfigJson, RateLimitConfig, RateLimitConfigJson, RetryConfig, RetryConfigJson, Run, RunJson, RunLogLine, RunLogLineJson, RunSchema, RunStatus, RunStatusJson, SingletonConfig, SingletonConfigJson, Step, StepJson, StepSchema, ThrottleConfig, ThrottleConfigJson, Trigger, TriggerJson } from "./types_pb.ts";
@@ -16,7 +18,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file svc/v1/svc.proto.
  */
 export const file_svc_v1_svc: GenFile = /*@__PURE__*/
-  fileDesc("ChBzdmMvdjEvc3ZjLnByb3RvEgZzdmMudjEikAkKF1JlZ2lzdGVyRnVuY3Rpb25SZXF1ZXN0EgoKAmlkGAEgASgJEgwKBG5hbWUYAiABKAkSEwoLZGVzY3JpcHRpb24YAyABKAkSIQoIdHJpZ2dlcnMYBCADKAsyDy5zdmMudjEuVHJpZ2dlchIiCgVyZXRyeRgFIAEoCzITLnN2Yy52MS5SZXRyeUNvbmZpZxISCgp0aW1lb3V0X21zGAYgASgFEi4KC2NvbmN1cnJlbmN5GAcgASgLMhkuc3ZjLnYxLkNvbmN1cnJlbmN5Q29uZmlnEi0KDnByZWZlcnJlZF9tb2RlGAggASgOMhUuc3ZjLnYxLkV4ZWN1dGlvbk1vZGUSFAoMZW5kcG9pbnRfdXJsGAkgASgJEhEKCWFjdG9yX2tleRgKIAEoCRIPCgdzZWNyZXRzGAsgAygJEhEKCXJlY29yZGluZxgMIAEoCBIbChNyZWNvcmRpbmdfcmV0ZW50aW9uGA0gASgJEikKCG1ldGFkYXRhGA8gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIVCg1jaGFuZ2VfcmVhc29uGBAgASgJEigKCGRlYm91bmNlGBEgASgLMhYuc3ZjLnYxLkRlYm91bmNlQ29uZmlnEicKCWNhbmNlbF9vbhgTIAMoCzIULnN2Yy52MS5DYW5jZWxPblNwZWMSGQoRcmVjb3JkaW5nX3Byb2ZpbGUYFCABKAkSDAoEc2x1ZxgoIAEoCRIbCg5yZXRyeV9hdHRlbXB0cxgpIAEoBUgAiAEBEhsKDnJldHJ5X2RlbGF5X21zGCogASgFSAGIAQESGgoNcmV0cnlfYmFja29mZhgrIAEoAUgCiAEBEi0KDmV4ZWN1dGlvbl9tb2RlGCwgASgOMhUuc3ZjLnYxLkV4ZWN1dGlvbk1vZGUSFQoNY29tcGVuc2F0ZV9vbhgtIAMoCRISCgpvbl9mYWlsdXJlGC4gASgIEigKCHByaW9yaXR5GDwgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlEigKCHRocm90dGxlGD0gASgLMhYuc3ZjLnYxLlRocm90dGxlQ29uZmlnEisKCnJhdGVfbGltaXQYPiABKAsyFy5zdmMudjEuUmF0ZUxpbWl0Q29uZmlnEi4KC2lkZW1wb3RlbmN5GD8gASgLMhkuc3ZjLnYxLklkZW1wb3RlbmN5Q29uZmlnEioKCXNpbmdsZXRvbhhAIAEoCzIXLnN2Yy52MS5TaW5nbGV0b25Db25maWcSFwoPc3RhcnRfd2l0aGluX21zGEEgASgFEiIKBWJhdGNoGFUgASgLMhMuc3ZjLnYxLkJhdGNoQ29uZmlnEg8KB2NoZWNrZWQYSyABKAgSFgoObm9uZGV0ZXJtaW5pc20YTCABKAkSLQoKYXR0cmlidXRlcxhaIAMoCzIZLnN2Yy52MS5GdW5jdGlvbkF0dHJpYnV0ZUIRCg9fcmV0cnlfYXR0ZW1wdHNCEQoPX3JldHJ5X2RlbGF5X21zQhAKDl9yZXRyeV9iYWNrb2ZmSgQIDhAPSgQIEhATInoKGFJlZ2lzdGVyRnVuY3Rpb25SZXNwb25zZRIiCghmdW5jdGlvbhgBIAEoCzIQLnN2Yy52MS5GdW5jdGlvbhIPCgdjcmVhdGVkGAIgASgIEhcKD2RlZmluaXRpb25faGFzaBhLIAEoCRIQCgdub3RpY2VzGJYBIAMoCSIgChJHZXRGdW5jdGlvblJlcXVlc3QSCgoCaWQYASABKAkiiQEKFExpc3RGdW5jdGlvbnNSZXF1ZXN0EiYKBnN0YXR1cxgBIAEoDjIWLnN2Yy52MS5GdW5jdGlvblN0YXR1cxINCgVsaW1pdBgCIAEoBRIOCgZjdXJzb3IYAyABKAkSDAoEbmFtZRgEIAEoCRIMCgRtb2RlGAUgASgJEg4KBm9mZnNldBgGIAEoBSJmChVMaXN0RnVuY3Rpb25zUmVzcG9uc2USIwoJZnVuY3Rpb25zGAEgAygLMhAuc3ZjLnYxLkZ1bmN0aW9uEhMKC25leHRfY3Vyc29yGAIgASgJEhMKC3RvdGFsX2NvdW50GAMgASgFIlEKG1VwZGF0ZUZ1bmN0aW9uU3RhdHVzUmVxdWVzdBIKCgJpZBgBIAEoCRImCgZzdGF0dXMYAiABKA4yFi5zdmMudjEuRnVuY3Rpb25TdGF0dXMiIwoVRGVsZXRlRnVuY3Rpb25SZXF1ZXN0EgoKAmlkGAEgASgJIpoCCg5UcmlnZ2VyUmVxdWVzdBINCgVldmVudBgBIAEoCRIlCgRkYXRhGAIgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIXCg9pZGVtcG90ZW5jeV9rZXkYAyABKAkSKQoIbWV0YWRhdGEYBCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0Eg8KB3ZlcnNpb24YBSABKAUSKgoKZGF0YV92YWx1ZRgGIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRIVCghkZWxheV9tcxg8IAEoA0gAiAEBEg8KAmF0GD0gASgJSAGIAQESFQoNdGVsbF91bnNlcnZlZBhLIAEoCEILCglfZGVsYXlfbXNCBQoDX2F0IqEBCg9UcmlnZ2VyUmVzcG9uc2USDwoHcnVuX2lkcxgBIAMoCRIQCghldmVudF9pZBgCIAEoCRIQCghzZXF1ZW5jZRgoIAEoBBIjCgdub3RpY2VzGDwgAygLMhIuc3ZjLnYxLkZsb3dOb3RpY2USEgoKZGVsYXllZF9pZBg9IAEoCRIOCgZkdWVfYXQYPiABKAkSEAoIdW5zZXJ2ZWQYSyADKAki3wEKElRyaWdnZXJTeW5jUmVxdWVzdBINCgVldmVudBgBIAEoCRIlCgRkYXRhGAIgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIXCg9pZGVtcG90ZW5jeV9rZXkYAyABKAkSEgoKdGltZW91dF9tcxgEIAEoBRIpCghtZXRhZGF0YRgFIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSKgoKZGF0YV92YWx1ZRgGIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRIPCgd2ZXJzaW9uGAcgASgFIl0KE1RyaWdnZXJTeW5jUmVzcG9uc2USIgoHcmVzdWx0cxgBIAMoCzIRLnN2Yy52MS5SdW5SZXN1bHQSEAoIZXZlbnRfaWQYAiABKAkSEAoIc2VxdWVuY2UYKCABKAQi9QEKCVJ1blJlc3VsdBIOCgZydW5faWQYASABKAkSEwoLZnVuY3Rpb25faWQYAiABKAkSIQoGc3RhdHVzGAMgASgOMhEuc3ZjLnYxLlJ1blN0YXR1cxInCgZvdXRwdXQYBCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhwKBWVycm9yGAUgASgLMg0uc3ZjLnYxLkVycm9yEhMKC2R1cmF0aW9uX21zGAYgASgFEhYKDndhaXRfdGltZWRfb3V0GAcgASgIEiwKDG91dHB1dF92YWx1ZRgIIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZSI9ChNUcmlnZ2VyQmF0Y2hSZXF1ZXN0EiYKBmV2ZW50cxgBIAMoCzIWLnN2Yy52MS5UcmlnZ2VyUmVxdWVzdCJAChRUcmlnZ2VyQmF0Y2hSZXNwb25zZRIoCgdyZXN1bHRzGAEgAygLMhcuc3ZjLnYxLlRyaWdnZXJSZXNwb25zZSKYAQoVSW52b2tlRnVuY3Rpb25SZXF1ZXN0EhMKC2Z1bmN0aW9uX2lkGAEgASgJEiUKBGRhdGEYAiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EioKCmRhdGFfdmFsdWUYAyABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWUSFwoPaWRlbXBvdGVuY3lfa2V5GAQgASgJIkwKFkludm9rZUZ1bmN0aW9uUmVzcG9uc2USDgoGcnVuX2lkGAEgASgJEhAKCGV2ZW50X2lkGAIgASgJEhAKCHNlcXVlbmNlGCggASgEItsBChlJbnZva2VGdW5jdGlvblN5bmNSZXF1ZXN0EhMKC2Z1bmN0aW9uX2lkGAEgASgJEiUKBGRhdGEYAiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhIKCnRpbWVvdXRfbXMYAyABKAUSFwoPaWRlbXBvdGVuY3lfa2V5GAQgASgJEikKCG1ldGFkYXRhGAUgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIqCgpkYXRhX3ZhbHVlGAYgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlIlEKGkludm9rZUZ1bmN0aW9uU3luY1Jlc3BvbnNlEiEKBnJlc3VsdBgBIAEoCzIRLnN2Yy52MS5SdW5SZXN1bHQSEAoIc2VxdWVuY2UYKCABKAQiTAoNR2V0UnVuUmVxdWVzdBIKCgJpZBgBIAEoCRIXCg9tYXhfdmFsdWVfYnl0ZXMYKCABKAUSFgoNd2l0aF9hdHRlbXB0cxiWASABKAgi3wMKD0xpc3RSdW5zUmVxdWVzdBITCgtmdW5jdGlvbl9pZBgBIAEoCRIhCgZzdGF0dXMYAiABKA4yES5zdmMudjEuUnVuU3RhdHVzEikKBXNpbmNlGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIpCgV1bnRpbBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDQoFbGltaXQYBSABKAUSDgoGY3Vyc29yGAYgASgJEg4KBm9mZnNldBgHIAEoBRIOCgZzZWFyY2gYCCABKAkSEAoIZXZlbnRfaWQYCSABKAkSIwoIc3RhdHVzZXMYCiADKA4yES5zdmMudjEuUnVuU3RhdHVzEhsKE2NvbXBlbnNhdGlvbl9mYWlsZWQYKCABKAgSKwoKYXR0cmlidXRlcxhaIAMoCzIXLnN2Yy52MS5BdHRyaWJ1dGVGaWx0ZXISKAoIb3JkZXJfYnkYWyABKAsyFi5zdmMudjEuQXR0cmlidXRlT3JkZXISEwoLZXJyb3JfZ3JvdXAYXCABKAkSFwoPbWF4X3ZhbHVlX2J5dGVzGF0gASgFEhIKCmV2ZW50X25hbWUYXiABKAkSEgoKZXJyb3JfdGV4dBhfIAEoCSKXAQoQTGlzdFJ1bnNSZXNwb25zZRIZCgRydW5zGAEgAygLMgsuc3ZjLnYxLlJ1bhITCgtuZXh0X2N1cnNvchgCIAEoCRITCgt0b3RhbF9jb3VudBgDIAEoBRIaChJ0b3RhbF9jb3VudF9jYXBwZWQYfSABKAgSEQoJdHJ1bmNhdGVkGH4gASgIEg8KB3NjYW5uZWQYfyABKAUiYwoSR2V0UnVuU3RlcHNSZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCRIXCg9tYXhfdmFsdWVfYnl0ZXMYKCABKAUSDwoHc3RlcF9pZBgpIAEoCRITCgp3aXRoX3RyaWVzGJYBIAEoCCIyChNHZXRSdW5TdGVwc1Jlc3BvbnNlEhsKBXN0ZXBzGAEgAygLMgwuc3ZjLnYxLlN0ZXAiMgoRR2V0UnVuTG9nc1JlcXVlc3QSDgoGcnVuX2lkGAEgASgJEg0KBWFmdGVyGAIgASgJIlkKEkdldFJ1bkxvZ3NSZXNwb25zZRIhCgVsaW5lcxgBIAMoCzISLnN2Yy52MS5SdW5Mb2dMaW5lEhAKCGxlZnRfb3V0GAIgASgFEg4KBmN1cnNvchgDIAEoCSIuChBDYW5jZWxSdW5SZXF1ZXN0EgoKAmlkGAEgASgJEg4KBnJlYXNvbhgCIAEoCSKKAQoQUGF0Y2hTdGVwUmVxdWVzdBIPCgdzdGVwX2lkGAEgASgJEicKBm91dHB1dBgCIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSDgoGcmVhc29uGAMgASgJEiwKDG91dHB1dF92YWx1ZRgEIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZSJvChBSZXN1bWVSdW5SZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCRIRCglmcm9tX3N0ZXAYAiABKAkSFwoKc2tpcF9zbGVlcBgoIAEoCEgAiAEBEhAKB3N0ZXBfaWQYlgEgASgJQg0KC19za2lwX3NsZWVwIjkKFFByZXZpZXdSZXN1bWVSZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCRIRCglmcm9tX3N0ZXAYAiABKAkiPQoVUHJldmlld1Jlc3VtZVJlc3BvbnNlEiQKBXN0ZXBzGAEgAygLMhUuc3ZjLnYxLlByZXZpZXdlZFN0ZXAijQEKDVByZXZpZXdlZFN0ZXASCgoCaWQYASABKAkSDAoEbmFtZRgCIAEoCRIOCgZzdGF0dXMYAyABKAkSEgoKcnVuc19hZ2FpbhgEIAEoCBISCgpwYXRjaF9sb3N0GAUgASgIEhIKCm5vdF91bmRvbmUYBiABKAgSFgoOYnVpbHRfb25fYWdhaW4YByABKAgiIQoPUGF1c2VSdW5SZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCSIiChBQYXVzZVJ1blJlc3BvbnNlEg4KBnN0YXR1cxgBIAEoCSInChVHZXRQYXVzZWRTdGF0ZVJlcXVlc3QSDgoGcnVuX2lkGAEgASgJIm0KFkdldFBhdXNlZFN0YXRlUmVzcG9uc2USJQoFc3RlcHMYASADKAsyFi5zdmMudjEuUGF1c2VkU3RlcEluZm8SFgoObmV4dF9zdGVwX2hpbnQYAiABKAkSFAoMcGF1c2VfcmVhc29uGAMgASgJIrABCg5QYXVzZWRTdGVwSW5mbxIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEg4KBm91dHB1dBgDIAEoCRIQCghpbmplY3RlZBgEIAEoCBIwCgxjb21wbGV0ZWRfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhEKCXN0ZXBfdHlwZRgGIAEoCRIOCgZzdGF0dXMYByABKAkSDQoFZXJyb3IYCCABKAkiXgoXSW5qZWN0U3RlcE91dHB1dFJlcXVlc3QSDgoGcnVuX2lkGAEgASgJEg8KB3N0ZXBfaWQYAiABKAkSEgoKbmV3X291dHB1dBgDIAEoCRIOCgZyZWFzb24YBCABKAkiRAoYSW5qZWN0U3RlcE91dHB1dFJlc3BvbnNlEg8KB3N0ZXBfaWQYASABKAkSFwoPcHJldmlvdXNfb3V0cHV0GAIgASgJIg8KDUhlYWx0aFJlcXVlc3Qi1wEKDkhlYWx0aFJlc3BvbnNlEg4KBnN0YXR1cxgBIAEoCRItCgl0aW1lc3RhbXAYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjoKCmNvbXBvbmVudHMYAyADKAsyJi5zdmMudjEuSGVhbHRoUmVzcG9uc2UuQ29tcG9uZW50c0VudHJ5GkoKD0NvbXBvbmVudHNFbnRyeRILCgNrZXkYASABKAkSJgoFdmFsdWUYAiABKAsyFy5zdmMudjEuQ29tcG9uZW50SGVhbHRoOgI4ASIyCg9Db21wb25lbnRIZWFsdGgSDgoGc3RhdHVzGAEgASgJEg8KB21lc3NhZ2UYAiABKAkiDQoLSW5mb1JlcXVlc3QisAEKDEluZm9SZXNwb25zZRIPCgd2ZXJzaW9uGAEgASgJEhcKD3J1bnRpbWVfdmVyc2lvbhgCIAEoCRIuCgpzdGFydGVkX2F0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIWCg5mdW5jdGlvbl9jb3VudBgEIAEoBRITCgthY3RpdmVfcnVucxgFIAEoBRIZChFjb25uZWN0ZWRfd29ya2VycxgGIAEoBSLxAQoURnVuY3Rpb25IaXN0b3J5RW50cnkSEAoIZXZlbnRfaWQYASABKAkSFgoOZW50aXR5X3ZlcnNpb24YAiABKAMSEwoLZnVuY3Rpb25faWQYAyABKAkSKwoRZnVuY3Rpb25fc25hcHNob3QYBCABKAsyEC5zdmMudjEuRnVuY3Rpb24SEAoIYWN0b3JfaWQYBSABKAkSFQoNY2hhbmdlX3JlYXNvbhgGIAEoCRITCgtjaGFuZ2VfdHlwZRgHIAEoCRIvCgtyZWNvcmRlZF9hdBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiVgoaTGlzdEZ1bmN0aW9uSGlzdG9yeVJlcXVlc3QSEwoLZnVuY3Rpb25faWQYASABKAkSDQoFbGltaXQYAiABKAUSFAoMZnJvbV92ZXJzaW9uGAMgASgDIl4KG0xpc3RGdW5jdGlvbkhpc3RvcnlSZXNwb25zZRItCgdlbnRyaWVzGAEgAygLMhwuc3ZjLnYxLkZ1bmN0aW9uSGlzdG9yeUVudHJ5EhAKCGhhc19tb3JlGAIgASgIIkMKG0dldEZ1bmN0aW9uQXRWZXJzaW9uUmVxdWVzdBITCgtmdW5jdGlvbl9pZBgBIAEoCRIPCgd2ZXJzaW9uGAIgASgDIksKHEdldEZ1bmN0aW9uQXRWZXJzaW9uUmVzcG9uc2USKwoFZW50cnkYASABKAsyHC5zdmMudjEuRnVuY3Rpb25IaXN0b3J5RW50cnkiVgoXUm9sbGJhY2tGdW5jdGlvblJlcXVlc3QSEwoLZnVuY3Rpb25faWQYASABKAkSDwoHdmVyc2lvbhgCIAEoAxIVCg1jaGFuZ2VfcmVhc29uGAMgASgJIj4KGFJvbGxiYWNrRnVuY3Rpb25SZXNwb25zZRIiCghmdW5jdGlvbhgBIAEoCzIQLnN2Yy52MS5GdW5jdGlvbiIYChZHZXRDYXBhYmlsaXRpZXNSZXF1ZXN0Mo8QCgpTdmNTZXJ2aWNlElUKEFJlZ2lzdGVyRnVuY3Rpb24SHy5zdmMudjEuUmVnaXN0ZXJGdW5jdGlvblJlcXVlc3QaIC5zdmMudjEuUmVnaXN0ZXJGdW5jdGlvblJlc3BvbnNlEkAKC0dldEZ1bmN0aW9uEhouc3ZjLnYxLkdldEZ1bmN0aW9uUmVxdWVzdBoQLnN2Yy52MS5GdW5jdGlvbiIDkAIBElEKDUxpc3RGdW5jdGlvbnMSHC5zdmMudjEuTGlzdEZ1bmN0aW9uc1JlcXVlc3QaHS5zdmMudjEuTGlzdEZ1bmN0aW9uc1Jlc3BvbnNlIgOQAgESTQoUVXBkYXRlRnVuY3Rpb25TdGF0dXMSIy5zdmMudjEuVXBkYXRlRnVuY3Rpb25TdGF0dXNSZXF1ZXN0GhAuc3ZjLnYxLkZ1bmN0aW9uEkcKDkRlbGV0ZUZ1bmN0aW9uEh0uc3ZjLnYxLkRlbGV0ZUZ1bmN0aW9uUmVxdWVzdBoWLmdvb2dsZS5wcm90b2J1Zi5FbXB0eRJjChNMaXN0RnVuY3Rpb25IaXN0b3J5EiIuc3ZjLnYxLkxpc3RGdW5jdGlvbkhpc3RvcnlSZXF1ZXN0GiMuc3ZjLnYxLkxpc3RGdW5jdGlvbkhpc3RvcnlSZXNwb25zZSIDkAIBEmYKFEdldEZ1bmN0aW9uQXRWZXJzaW9uEiMuc3ZjLnYxLkdldEZ1bmN0aW9uQXRWZXJzaW9uUmVxdWVzdBokLnN2Yy52MS5HZXRGdW5jdGlvbkF0VmVyc2lvblJlc3BvbnNlIgOQAgESVQoQUm9sbGJhY2tGdW5jdGlvbhIfLnN2Yy52MS5Sb2xsYmFja0Z1bmN0aW9uUmVxdWVzdBogLnN2Yy52MS5Sb2xsYmFja0Z1bmN0aW9uUmVzcG9uc2USOgoHVHJpZ2dlchIWLnN2Yy52MS5UcmlnZ2VyUmVxdWVzdBoXLnN2Yy52MS5UcmlnZ2VyUmVzcG9uc2USNwoERW1pdBIWLnN2Yy52MS5UcmlnZ2VyUmVxdWVzdBoXLnN2Yy52MS5UcmlnZ2VyUmVzcG9uc2USRgoLVHJpZ2dlclN5bmMSGi5zdmMudjEuVHJpZ2dlclN5bmNSZXF1ZXN0Ghsuc3ZjLnYxLlRyaWdnZXJTeW5jUmVzcG9uc2USSQoMVHJpZ2dlckJhdGNoEhsuc3ZjLnYxLlRyaWdnZXJCYXRjaFJlcXVlc3QaHC5zdmMudjEuVHJpZ2dlckJhdGNoUmVzcG9uc2USTwoOSW52b2tlRnVuY3Rpb24SHS5zdmMudjEuSW52b2tlRnVuY3Rpb25SZXF1ZXN0Gh4uc3ZjLnYxLkludm9rZUZ1bmN0aW9uUmVzcG9uc2USWwoSSW52b2tlRnVuY3Rpb25TeW5jEiEuc3ZjLnYxLkludm9rZUZ1bmN0aW9uU3luY1JlcXVlc3QaIi5zdmMudjEuSW52b2tlRnVuY3Rpb25TeW5jUmVzcG9uc2USMQoGR2V0UnVuEhUuc3ZjLnYxLkdldFJ1blJlcXVlc3QaCy5zdmMudjEuUnVuIgOQAgESQgoITGlzdFJ1bnMSFy5zdmMudjEuTGlzdFJ1bnNSZXF1ZXN0Ghguc3ZjLnYxLkxpc3RSdW5zUmVzcG9uc2UiA5ACARJLCgtHZXRSdW5TdGVwcxIaLnN2Yy52MS5HZXRSdW5TdGVwc1JlcXVlc3QaGy5zdmMudjEuR2V0UnVuU3RlcHNSZXNwb25zZSIDkAIBEkgKCkdldFJ1bkxvZ3MSGS5zdmMudjEuR2V0UnVuTG9nc1JlcXVlc3QaGi5zdmMudjEuR2V0UnVuTG9nc1Jlc3BvbnNlIgOQAgESMgoJQ2FuY2VsUnVuEhguc3ZjLnYxLkNhbmNlbFJ1blJlcXVlc3QaCy5zdmMudjEuUnVuEjMKCVBhdGNoU3RlcBIYLnN2Yy52MS5QYXRjaFN0ZXBSZXF1ZXN0Ggwuc3ZjLnYxLlN0ZXASMgoJUmVzdW1lUnVuEhguc3ZjLnYxLlJlc3VtZVJ1blJlcXVlc3QaCy5zdmMudjEuUnVuElEKDVByZXZpZXdSZXN1bWUSHC5zdmMudjEuUHJldmlld1Jlc3VtZVJlcXVlc3QaHS5zdmMudjEuUHJldmlld1Jlc3VtZVJlc3BvbnNlIgOQAgESPQoIUGF1c2VSdW4SFy5zdmMudjEuUGF1c2VSdW5SZXF1ZXN0Ghguc3ZjLnYxLlBhdXNlUnVuUmVzcG9uc2USVAoOR2V0UGF1c2VkU3RhdGUSHS5zdmMudjEuR2V0UGF1c2VkU3RhdGVSZXF1ZXN0Gh4uc3ZjLnYxLkdldFBhdXNlZFN0YXRlUmVzcG9uc2UiA5ACARJVChBJbmplY3RTdGVwT3V0cHV0Eh8uc3ZjLnYxLkluamVjdFN0ZXBPdXRwdXRSZXF1ZXN0GiAuc3ZjLnYxLkluamVjdFN0ZXBPdXRwdXRSZXNwb25zZRI3CgZIZWFsdGgSFS5zdmMudjEuSGVhbHRoUmVxdWVzdBoWLnN2Yy52MS5IZWFsdGhSZXNwb25zZRIxCgRJbmZvEhMuc3ZjLnYxLkluZm9SZXF1ZXN0GhQuc3ZjLnYxLkluZm9SZXNwb25zZRJNCg9HZXRDYXBhYmlsaXRpZXMSHi5zdmMudjEuR2V0Q2FwYWJpbGl0aWVzUmVxdWVzdBoaLnN2Yy52MS5TZXJ2ZXJDYXBhYmlsaXRpZXNiBnByb3RvMw", [file_google_protobuf_empty, file_google_protobuf_struct, file_google_protobuf_timestamp, file_svc_v1_pubsub, file_svc_v1_types]);
+  fileDesc("ChBzdmMvdjEvc3ZjLnByb3RvEgZzdmMudjEikAkKF1JlZ2lzdGVyRnVuY3Rpb25SZXF1ZXN0EgoKAmlkGAEgASgJEgwKBG5hbWUYAiABKAkSEwoLZGVzY3JpcHRpb24YAyABKAkSIQoIdHJpZ2dlcnMYBCADKAsyDy5zdmMudjEuVHJpZ2dlchIiCgVyZXRyeRgFIAEoCzITLnN2Yy52MS5SZXRyeUNvbmZpZxISCgp0aW1lb3V0X21zGAYgASgFEi4KC2NvbmN1cnJlbmN5GAcgASgLMhkuc3ZjLnYxLkNvbmN1cnJlbmN5Q29uZmlnEi0KDnByZWZlcnJlZF9tb2RlGAggASgOMhUuc3ZjLnYxLkV4ZWN1dGlvbk1vZGUSFAoMZW5kcG9pbnRfdXJsGAkgASgJEhEKCWFjdG9yX2tleRgKIAEoCRIPCgdzZWNyZXRzGAsgAygJEhEKCXJlY29yZGluZxgMIAEoCBIbChNyZWNvcmRpbmdfcmV0ZW50aW9uGA0gASgJEikKCG1ldGFkYXRhGA8gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIVCg1jaGFuZ2VfcmVhc29uGBAgASgJEigKCGRlYm91bmNlGBEgASgLMhYuc3ZjLnYxLkRlYm91bmNlQ29uZmlnEicKCWNhbmNlbF9vbhgTIAMoCzIULnN2Yy52MS5DYW5jZWxPblNwZWMSGQoRcmVjb3JkaW5nX3Byb2ZpbGUYFCABKAkSDAoEc2x1ZxgoIAEoCRIbCg5yZXRyeV9hdHRlbXB0cxgpIAEoBUgAiAEBEhsKDnJldHJ5X2RlbGF5X21zGCogASgFSAGIAQESGgoNcmV0cnlfYmFja29mZhgrIAEoAUgCiAEBEi0KDmV4ZWN1dGlvbl9tb2RlGCwgASgOMhUuc3ZjLnYxLkV4ZWN1dGlvbk1vZGUSFQoNY29tcGVuc2F0ZV9vbhgtIAMoCRISCgpvbl9mYWlsdXJlGC4gASgIEigKCHByaW9yaXR5GDwgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlEigKCHRocm90dGxlGD0gASgLMhYuc3ZjLnYxLlRocm90dGxlQ29uZmlnEisKCnJhdGVfbGltaXQYPiABKAsyFy5zdmMudjEuUmF0ZUxpbWl0Q29uZmlnEi4KC2lkZW1wb3RlbmN5GD8gASgLMhkuc3ZjLnYxLklkZW1wb3RlbmN5Q29uZmlnEioKCXNpbmdsZXRvbhhAIAEoCzIXLnN2Yy52MS5TaW5nbGV0b25Db25maWcSFwoPc3RhcnRfd2l0aGluX21zGEEgASgFEiIKBWJhdGNoGFUgASgLMhMuc3ZjLnYxLkJhdGNoQ29uZmlnEg8KB2NoZWNrZWQYSyABKAgSFgoObm9uZGV0ZXJtaW5pc20YTCABKAkSLQoKYXR0cmlidXRlcxhaIAMoCzIZLnN2Yy52MS5GdW5jdGlvbkF0dHJpYnV0ZUIRCg9fcmV0cnlfYXR0ZW1wdHNCEQoPX3JldHJ5X2RlbGF5X21zQhAKDl9yZXRyeV9iYWNrb2ZmSgQIDhAPSgQIEhATInoKGFJlZ2lzdGVyRnVuY3Rpb25SZXNwb25zZRIiCghmdW5jdGlvbhgBIAEoCzIQLnN2Yy52MS5GdW5jdGlvbhIPCgdjcmVhdGVkGAIgASgIEhcKD2RlZmluaXRpb25faGFzaBhLIAEoCRIQCgdub3RpY2VzGJYBIAMoCSIgChJHZXRGdW5jdGlvblJlcXVlc3QSCgoCaWQYASABKAkiiQEKFExpc3RGdW5jdGlvbnNSZXF1ZXN0EiYKBnN0YXR1cxgBIAEoDjIWLnN2Yy52MS5GdW5jdGlvblN0YXR1cxINCgVsaW1pdBgCIAEoBRIOCgZjdXJzb3IYAyABKAkSDAoEbmFtZRgEIAEoCRIMCgRtb2RlGAUgASgJEg4KBm9mZnNldBgGIAEoBSJmChVMaXN0RnVuY3Rpb25zUmVzcG9uc2USIwoJZnVuY3Rpb25zGAEgAygLMhAuc3ZjLnYxLkZ1bmN0aW9uEhMKC25leHRfY3Vyc29yGAIgASgJEhMKC3RvdGFsX2NvdW50GAMgASgFIlEKG1VwZGF0ZUZ1bmN0aW9uU3RhdHVzUmVxdWVzdBIKCgJpZBgBIAEoCRImCgZzdGF0dXMYAiABKA4yFi5zdmMudjEuRnVuY3Rpb25TdGF0dXMiIwoVRGVsZXRlRnVuY3Rpb25SZXF1ZXN0EgoKAmlkGAEgASgJIpoCCg5UcmlnZ2VyUmVxdWVzdBINCgVldmVudBgBIAEoCRIlCgRkYXRhGAIgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIXCg9pZGVtcG90ZW5jeV9rZXkYAyABKAkSKQoIbWV0YWRhdGEYBCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0Eg8KB3ZlcnNpb24YBSABKAUSKgoKZGF0YV92YWx1ZRgGIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRIVCghkZWxheV9tcxg8IAEoA0gAiAEBEg8KAmF0GD0gASgJSAGIAQESFQoNdGVsbF91bnNlcnZlZBhLIAEoCEILCglfZGVsYXlfbXNCBQoDX2F0IqEBCg9UcmlnZ2VyUmVzcG9uc2USDwoHcnVuX2lkcxgBIAMoCRIQCghldmVudF9pZBgCIAEoCRIQCghzZXF1ZW5jZRgoIAEoBBIjCgdub3RpY2VzGDwgAygLMhIuc3ZjLnYxLkZsb3dOb3RpY2USEgoKZGVsYXllZF9pZBg9IAEoCRIOCgZkdWVfYXQYPiABKAkSEAoIdW5zZXJ2ZWQYSyADKAki3wEKElRyaWdnZXJTeW5jUmVxdWVzdBINCgVldmVudBgBIAEoCRIlCgRkYXRhGAIgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIXCg9pZGVtcG90ZW5jeV9rZXkYAyABKAkSEgoKdGltZW91dF9tcxgEIAEoBRIpCghtZXRhZGF0YRgFIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSKgoKZGF0YV92YWx1ZRgGIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRIPCgd2ZXJzaW9uGAcgASgFIl0KE1RyaWdnZXJTeW5jUmVzcG9uc2USIgoHcmVzdWx0cxgBIAMoCzIRLnN2Yy52MS5SdW5SZXN1bHQSEAoIZXZlbnRfaWQYAiABKAkSEAoIc2VxdWVuY2UYKCABKAQi9QEKCVJ1blJlc3VsdBIOCgZydW5faWQYASABKAkSEwoLZnVuY3Rpb25faWQYAiABKAkSIQoGc3RhdHVzGAMgASgOMhEuc3ZjLnYxLlJ1blN0YXR1cxInCgZvdXRwdXQYBCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhwKBWVycm9yGAUgASgLMg0uc3ZjLnYxLkVycm9yEhMKC2R1cmF0aW9uX21zGAYgASgFEhYKDndhaXRfdGltZWRfb3V0GAcgASgIEiwKDG91dHB1dF92YWx1ZRgIIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZSI9ChNUcmlnZ2VyQmF0Y2hSZXF1ZXN0EiYKBmV2ZW50cxgBIAMoCzIWLnN2Yy52MS5UcmlnZ2VyUmVxdWVzdCJAChRUcmlnZ2VyQmF0Y2hSZXNwb25zZRIoCgdyZXN1bHRzGAEgAygLMhcuc3ZjLnYxLlRyaWdnZXJSZXNwb25zZSKYAQoVSW52b2tlRnVuY3Rpb25SZXF1ZXN0EhMKC2Z1bmN0aW9uX2lkGAEgASgJEiUKBGRhdGEYAiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EioKCmRhdGFfdmFsdWUYAyABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWUSFwoPaWRlbXBvdGVuY3lfa2V5GAQgASgJIkwKFkludm9rZUZ1bmN0aW9uUmVzcG9uc2USDgoGcnVuX2lkGAEgASgJEhAKCGV2ZW50X2lkGAIgASgJEhAKCHNlcXVlbmNlGCggASgEItsBChlJbnZva2VGdW5jdGlvblN5bmNSZXF1ZXN0EhMKC2Z1bmN0aW9uX2lkGAEgASgJEiUKBGRhdGEYAiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhIKCnRpbWVvdXRfbXMYAyABKAUSFwoPaWRlbXBvdGVuY3lfa2V5GAQgASgJEikKCG1ldGFkYXRhGAUgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIqCgpkYXRhX3ZhbHVlGAYgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlIlEKGkludm9rZUZ1bmN0aW9uU3luY1Jlc3BvbnNlEiEKBnJlc3VsdBgBIAEoCzIRLnN2Yy52MS5SdW5SZXN1bHQSEAoIc2VxdWVuY2UYKCABKAQiTAoNR2V0UnVuUmVxdWVzdBIKCgJpZBgBIAEoCRIXCg9tYXhfdmFsdWVfYnl0ZXMYKCABKAUSFgoNd2l0aF9hdHRlbXB0cxiWASABKAgi3wMKD0xpc3RSdW5zUmVxdWVzdBITCgtmdW5jdGlvbl9pZBgBIAEoCRIhCgZzdGF0dXMYAiABKA4yES5zdmMudjEuUnVuU3RhdHVzEikKBXNpbmNlGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIpCgV1bnRpbBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDQoFbGltaXQYBSABKAUSDgoGY3Vyc29yGAYgASgJEg4KBm9mZnNldBgHIAEoBRIOCgZzZWFyY2gYCCABKAkSEAoIZXZlbnRfaWQYCSABKAkSIwoIc3RhdHVzZXMYCiADKA4yES5zdmMudjEuUnVuU3RhdHVzEhsKE2NvbXBlbnNhdGlvbl9mYWlsZWQYKCABKAgSKwoKYXR0cmlidXRlcxhaIAMoCzIXLnN2Yy52MS5BdHRyaWJ1dGVGaWx0ZXISKAoIb3JkZXJfYnkYWyABKAsyFi5zdmMudjEuQXR0cmlidXRlT3JkZXISEwoLZXJyb3JfZ3JvdXAYXCABKAkSFwoPbWF4X3ZhbHVlX2J5dGVzGF0gASgFEhIKCmV2ZW50X25hbWUYXiABKAkSEgoKZXJyb3JfdGV4dBhfIAEoCSKXAQoQTGlzdFJ1bnNSZXNwb25zZRIZCgRydW5zGAEgAygLMgsuc3ZjLnYxLlJ1bhITCgtuZXh0X2N1cnNvchgCIAEoCRITCgt0b3RhbF9jb3VudBgDIAEoBRIaChJ0b3RhbF9jb3VudF9jYXBwZWQYfSABKAgSEQoJdHJ1bmNhdGVkGH4gASgIEg8KB3NjYW5uZWQYfyABKAUiYwoSR2V0UnVuU3RlcHNSZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCRIXCg9tYXhfdmFsdWVfYnl0ZXMYKCABKAUSDwoHc3RlcF9pZBgpIAEoCRITCgp3aXRoX3RyaWVzGJYBIAEoCCIyChNHZXRSdW5TdGVwc1Jlc3BvbnNlEhsKBXN0ZXBzGAEgAygLMgwuc3ZjLnYxLlN0ZXAiMgoRR2V0UnVuTG9nc1JlcXVlc3QSDgoGcnVuX2lkGAEgASgJEg0KBWFmdGVyGAIgASgJIlkKEkdldFJ1bkxvZ3NSZXNwb25zZRIhCgVsaW5lcxgBIAMoCzISLnN2Yy52MS5SdW5Mb2dMaW5lEhAKCGxlZnRfb3V0GAIgASgFEg4KBmN1cnNvchgDIAEoCSIuChBDYW5jZWxSdW5SZXF1ZXN0EgoKAmlkGAEgASgJEg4KBnJlYXNvbhgCIAEoCSIzChBEZWxldGVSdW5SZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCRIPCgZyZWFzb24YlgEgASgJIpgBChFEZWxldGVSdW5zUmVxdWVzdBITCgtmdW5jdGlvbl9pZBgBIAEoCRIjCghzdGF0dXNlcxgCIAMoDjIRLnN2Yy52MS5SdW5TdGF0dXMSKQoFdW50aWwYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg0KBWxpbWl0GAQgASgFEg8KBnJlYXNvbhiWASABKAkiNwoSRGVsZXRlUnVuc1Jlc3BvbnNlEg8KB2RlbGV0ZWQYASABKAUSEAoIaGFzX21vcmUYAiABKAgiMgoQUmVkYWN0UnVuUmVxdWVzdBIOCgZydW5faWQYASABKAkSDgoGcmVhc29uGAIgASgJIocBChFSZWRhY3RSdW5SZXNwb25zZRIwCgtyZWRhY3RlZF9hdBiWASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhQKC3JlZGFjdGVkX2J5GJcBIAEoCRIRCghldmVudF9pZBiYASABKAkSFwoOZXZlbnRfcmVkYWN0ZWQYmQEgASgIIjQKEVJlZGFjdFN0ZXBSZXF1ZXN0Eg8KB3N0ZXBfaWQYASABKAkSDgoGcmVhc29uGAIgASgJIlwKElJlZGFjdFN0ZXBSZXNwb25zZRIwCgtyZWRhY3RlZF9hdBiWASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhQKC3JlZGFjdGVkX2J5GJcBIAEoCSKKAQoQUGF0Y2hTdGVwUmVxdWVzdBIPCgdzdGVwX2lkGAEgASgJEicKBm91dHB1dBgCIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSDgoGcmVhc29uGAMgASgJEiwKDG91dHB1dF92YWx1ZRgEIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZSJvChBSZXN1bWVSdW5SZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCRIRCglmcm9tX3N0ZXAYAiABKAkSFwoKc2tpcF9zbGVlcBgoIAEoCEgAiAEBEhAKB3N0ZXBfaWQYlgEgASgJQg0KC19za2lwX3NsZWVwIjkKFFByZXZpZXdSZXN1bWVSZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCRIRCglmcm9tX3N0ZXAYAiABKAkiPQoVUHJldmlld1Jlc3VtZVJlc3BvbnNlEiQKBXN0ZXBzGAEgAygLMhUuc3ZjLnYxLlByZXZpZXdlZFN0ZXAijQEKDVByZXZpZXdlZFN0ZXASCgoCaWQYASABKAkSDAoEbmFtZRgCIAEoCRIOCgZzdGF0dXMYAyABKAkSEgoKcnVuc19hZ2FpbhgEIAEoCBISCgpwYXRjaF9sb3N0GAUgASgIEhIKCm5vdF91bmRvbmUYBiABKAgSFgoOYnVpbHRfb25fYWdhaW4YByABKAgiIQoPUGF1c2VSdW5SZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCSIiChBQYXVzZVJ1blJlc3BvbnNlEg4KBnN0YXR1cxgBIAEoCSInChVHZXRQYXVzZWRTdGF0ZVJlcXVlc3QSDgoGcnVuX2lkGAEgASgJIm0KFkdldFBhdXNlZFN0YXRlUmVzcG9uc2USJQoFc3RlcHMYASADKAsyFi5zdmMudjEuUGF1c2VkU3RlcEluZm8SFgoObmV4dF9zdGVwX2hpbnQYAiABKAkSFAoMcGF1c2VfcmVhc29uGAMgASgJIrABCg5QYXVzZWRTdGVwSW5mbxIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEg4KBm91dHB1dBgDIAEoCRIQCghpbmplY3RlZBgEIAEoCBIwCgxjb21wbGV0ZWRfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhEKCXN0ZXBfdHlwZRgGIAEoCRIOCgZzdGF0dXMYByABKAkSDQoFZXJyb3IYCCABKAkiXgoXSW5qZWN0U3RlcE91dHB1dFJlcXVlc3QSDgoGcnVuX2lkGAEgASgJEg8KB3N0ZXBfaWQYAiABKAkSEgoKbmV3X291dHB1dBgDIAEoCRIOCgZyZWFzb24YBCABKAkiRAoYSW5qZWN0U3RlcE91dHB1dFJlc3BvbnNlEg8KB3N0ZXBfaWQYASABKAkSFwoPcHJldmlvdXNfb3V0cHV0GAIgASgJIg8KDUhlYWx0aFJlcXVlc3Qi1wEKDkhlYWx0aFJlc3BvbnNlEg4KBnN0YXR1cxgBIAEoCRItCgl0aW1lc3RhbXAYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjoKCmNvbXBvbmVudHMYAyADKAsyJi5zdmMudjEuSGVhbHRoUmVzcG9uc2UuQ29tcG9uZW50c0VudHJ5GkoKD0NvbXBvbmVudHNFbnRyeRILCgNrZXkYASABKAkSJgoFdmFsdWUYAiABKAsyFy5zdmMudjEuQ29tcG9uZW50SGVhbHRoOgI4ASIyCg9Db21wb25lbnRIZWFsdGgSDgoGc3RhdHVzGAEgASgJEg8KB21lc3NhZ2UYAiABKAkiDQoLSW5mb1JlcXVlc3QisAEKDEluZm9SZXNwb25zZRIPCgd2ZXJzaW9uGAEgASgJEhcKD3J1bnRpbWVfdmVyc2lvbhgCIAEoCRIuCgpzdGFydGVkX2F0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIWCg5mdW5jdGlvbl9jb3VudBgEIAEoBRITCgthY3RpdmVfcnVucxgFIAEoBRIZChFjb25uZWN0ZWRfd29ya2VycxgGIAEoBSLxAQoURnVuY3Rpb25IaXN0b3J5RW50cnkSEAoIZXZlbnRfaWQYASABKAkSFgoOZW50aXR5X3ZlcnNpb24YAiABKAMSEwoLZnVuY3Rpb25faWQYAyABKAkSKwoRZnVuY3Rpb25fc25hcHNob3QYBCABKAsyEC5zdmMudjEuRnVuY3Rpb24SEAoIYWN0b3JfaWQYBSABKAkSFQoNY2hhbmdlX3JlYXNvbhgGIAEoCRITCgtjaGFuZ2VfdHlwZRgHIAEoCRIvCgtyZWNvcmRlZF9hdBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiVgoaTGlzdEZ1bmN0aW9uSGlzdG9yeVJlcXVlc3QSEwoLZnVuY3Rpb25faWQYASABKAkSDQoFbGltaXQYAiABKAUSFAoMZnJvbV92ZXJzaW9uGAMgASgDIl4KG0xpc3RGdW5jdGlvbkhpc3RvcnlSZXNwb25zZRItCgdlbnRyaWVzGAEgAygLMhwuc3ZjLnYxLkZ1bmN0aW9uSGlzdG9yeUVudHJ5EhAKCGhhc19tb3JlGAIgASgIIkMKG0dldEZ1bmN0aW9uQXRWZXJzaW9uUmVxdWVzdBITCgtmdW5jdGlvbl9pZBgBIAEoCRIPCgd2ZXJzaW9uGAIgASgDIksKHEdldEZ1bmN0aW9uQXRWZXJzaW9uUmVzcG9uc2USKwoFZW50cnkYASABKAsyHC5zdmMudjEuRnVuY3Rpb25IaXN0b3J5RW50cnkiVgoXUm9sbGJhY2tGdW5jdGlvblJlcXVlc3QSEwoLZnVuY3Rpb25faWQYASABKAkSDwoHdmVyc2lvbhgCIAEoAxIVCg1jaGFuZ2VfcmVhc29uGAMgASgJIj4KGFJvbGxiYWNrRnVuY3Rpb25SZXNwb25zZRIiCghmdW5jdGlvbhgBIAEoCzIQLnN2Yy52MS5GdW5jdGlvbiIYChZHZXRDYXBhYmlsaXRpZXNSZXF1ZXN0MuISCgpTdmNTZXJ2aWNlElUKEFJlZ2lzdGVyRnVuY3Rpb24SHy5zdmMudjEuUmVnaXN0ZXJGdW5jdGlvblJlcXVlc3QaIC5zdmMudjEuUmVnaXN0ZXJGdW5jdGlvblJlc3BvbnNlEkAKC0dldEZ1bmN0aW9uEhouc3ZjLnYxLkdldEZ1bmN0aW9uUmVxdWVzdBoQLnN2Yy52MS5GdW5jdGlvbiIDkAIBElEKDUxpc3RGdW5jdGlvbnMSHC5zdmMudjEuTGlzdEZ1bmN0aW9uc1JlcXVlc3QaHS5zdmMudjEuTGlzdEZ1bmN0aW9uc1Jlc3BvbnNlIgOQAgESTQoUVXBkYXRlRnVuY3Rpb25TdGF0dXMSIy5zdmMudjEuVXBkYXRlRnVuY3Rpb25TdGF0dXNSZXF1ZXN0GhAuc3ZjLnYxLkZ1bmN0aW9uEkcKDkRlbGV0ZUZ1bmN0aW9uEh0uc3ZjLnYxLkRlbGV0ZUZ1bmN0aW9uUmVxdWVzdBoWLmdvb2dsZS5wcm90b2J1Zi5FbXB0eRJjChNMaXN0RnVuY3Rpb25IaXN0b3J5EiIuc3ZjLnYxLkxpc3RGdW5jdGlvbkhpc3RvcnlSZXF1ZXN0GiMuc3ZjLnYxLkxpc3RGdW5jdGlvbkhpc3RvcnlSZXNwb25zZSIDkAIBEmYKFEdldEZ1bmN0aW9uQXRWZXJzaW9uEiMuc3ZjLnYxLkdldEZ1bmN0aW9uQXRWZXJzaW9uUmVxdWVzdBokLnN2Yy52MS5HZXRGdW5jdGlvbkF0VmVyc2lvblJlc3BvbnNlIgOQAgESVQoQUm9sbGJhY2tGdW5jdGlvbhIfLnN2Yy52MS5Sb2xsYmFja0Z1bmN0aW9uUmVxdWVzdBogLnN2Yy52MS5Sb2xsYmFja0Z1bmN0aW9uUmVzcG9uc2USOgoHVHJpZ2dlchIWLnN2Yy52MS5UcmlnZ2VyUmVxdWVzdBoXLnN2Yy52MS5UcmlnZ2VyUmVzcG9uc2USNwoERW1pdBIWLnN2Yy52MS5UcmlnZ2VyUmVxdWVzdBoXLnN2Yy52MS5UcmlnZ2VyUmVzcG9uc2USRgoLVHJpZ2dlclN5bmMSGi5zdmMudjEuVHJpZ2dlclN5bmNSZXF1ZXN0Ghsuc3ZjLnYxLlRyaWdnZXJTeW5jUmVzcG9uc2USSQoMVHJpZ2dlckJhdGNoEhsuc3ZjLnYxLlRyaWdnZXJCYXRjaFJlcXVlc3QaHC5zdmMudjEuVHJpZ2dlckJhdGNoUmVzcG9uc2USTwoOSW52b2tlRnVuY3Rpb24SHS5zdmMudjEuSW52b2tlRnVuY3Rpb25SZXF1ZXN0Gh4uc3ZjLnYxLkludm9rZUZ1bmN0aW9uUmVzcG9uc2USWwoSSW52b2tlRnVuY3Rpb25TeW5jEiEuc3ZjLnYxLkludm9rZUZ1bmN0aW9uU3luY1JlcXVlc3QaIi5zdmMudjEuSW52b2tlRnVuY3Rpb25TeW5jUmVzcG9uc2USMQoGR2V0UnVuEhUuc3ZjLnYxLkdldFJ1blJlcXVlc3QaCy5zdmMudjEuUnVuIgOQAgESQgoITGlzdFJ1bnMSFy5zdmMudjEuTGlzdFJ1bnNSZXF1ZXN0Ghguc3ZjLnYxLkxpc3RSdW5zUmVzcG9uc2UiA5ACARJLCgtHZXRSdW5TdGVwcxIaLnN2Yy52MS5HZXRSdW5TdGVwc1JlcXVlc3QaGy5zdmMudjEuR2V0UnVuU3RlcHNSZXNwb25zZSIDkAIBEkgKCkdldFJ1bkxvZ3MSGS5zdmMudjEuR2V0UnVuTG9nc1JlcXVlc3QaGi5zdmMudjEuR2V0UnVuTG9nc1Jlc3BvbnNlIgOQAgESMgoJQ2FuY2VsUnVuEhguc3ZjLnYxLkNhbmNlbFJ1blJlcXVlc3QaCy5zdmMudjEuUnVuEjMKCVBhdGNoU3RlcBIYLnN2Yy52MS5QYXRjaFN0ZXBSZXF1ZXN0Ggwuc3ZjLnYxLlN0ZXASMgoJUmVzdW1lUnVuEhguc3ZjLnYxLlJlc3VtZVJ1blJlcXVlc3QaCy5zdmMudjEuUnVuElEKDVByZXZpZXdSZXN1bWUSHC5zdmMudjEuUHJldmlld1Jlc3VtZVJlcXVlc3QaHS5zdmMudjEuUHJldmlld1Jlc3VtZVJlc3BvbnNlIgOQAgESPQoIUGF1c2VSdW4SFy5zdmMudjEuUGF1c2VSdW5SZXF1ZXN0Ghguc3ZjLnYxLlBhdXNlUnVuUmVzcG9uc2USVAoOR2V0UGF1c2VkU3RhdGUSHS5zdmMudjEuR2V0UGF1c2VkU3RhdGVSZXF1ZXN0Gh4uc3ZjLnYxLkdldFBhdXNlZFN0YXRlUmVzcG9uc2UiA5ACARJVChBJbmplY3RTdGVwT3V0cHV0Eh8uc3ZjLnYxLkluamVjdFN0ZXBPdXRwdXRSZXF1ZXN0GiAuc3ZjLnYxLkluamVjdFN0ZXBPdXRwdXRSZXNwb25zZRI9CglEZWxldGVSdW4SGC5zdmMudjEuRGVsZXRlUnVuUmVxdWVzdBoWLmdvb2dsZS5wcm90b2J1Zi5FbXB0eRJDCgpEZWxldGVSdW5zEhkuc3ZjLnYxLkRlbGV0ZVJ1bnNSZXF1ZXN0Ghouc3ZjLnYxLkRlbGV0ZVJ1bnNSZXNwb25zZRJACglSZWRhY3RSdW4SGC5zdmMudjEuUmVkYWN0UnVuUmVxdWVzdBoZLnN2Yy52MS5SZWRhY3RSdW5SZXNwb25zZRJDCgpSZWRhY3RTdGVwEhkuc3ZjLnYxLlJlZGFjdFN0ZXBSZXF1ZXN0Ghouc3ZjLnYxLlJlZGFjdFN0ZXBSZXNwb25zZRJGCgtSZWRhY3RFdmVudBIaLnN2Yy52MS5SZWRhY3RFdmVudFJlcXVlc3QaGy5zdmMudjEuUmVkYWN0RXZlbnRSZXNwb25zZRI3CgZIZWFsdGgSFS5zdmMudjEuSGVhbHRoUmVxdWVzdBoWLnN2Yy52MS5IZWFsdGhSZXNwb25zZRIxCgRJbmZvEhMuc3ZjLnYxLkluZm9SZXF1ZXN0GhQuc3ZjLnYxLkluZm9SZXNwb25zZRJNCg9HZXRDYXBhYmlsaXRpZXMSHi5zdmMudjEuR2V0Q2FwYWJpbGl0aWVzUmVxdWVzdBoaLnN2Yy52MS5TZXJ2ZXJDYXBhYmlsaXRpZXNiBnByb3RvMw", [file_google_protobuf_empty, file_google_protobuf_struct, file_google_protobuf_timestamp, file_svc_v1_entity_stream, file_svc_v1_pubsub, file_svc_v1_types]);
 
 /**
  * @generated from message svc.v1.RegisterFunctionRequest
@@ -2299,6 +2301,379 @@ export const CancelRunRequestSchema: GenMessage<CancelRunRequest, {jsonType: Can
   messageDesc(file_svc_v1_svc, 25);
 
 /**
+ * @generated from message svc.v1.DeleteRunRequest
+ */
+export type DeleteRunRequest = Message<"svc.v1.DeleteRunRequest"> & {
+  /**
+   * Id of the run (run_…).
+   *
+   * @generated from field: string run_id = 1;
+   */
+  runId: string;
+
+  /**
+   * Why, for the audit.
+   *
+   * @generated from field: string reason = 150;
+   */
+  reason: string;
+};
+
+/**
+ * @generated from message svc.v1.DeleteRunRequest
+ */
+export type DeleteRunRequestJson = {
+  /**
+   * Id of the run (run_…).
+   *
+   * @generated from field: string run_id = 1;
+   */
+  runId?: string;
+
+  /**
+   * Why, for the audit.
+   *
+   * @generated from field: string reason = 150;
+   */
+  reason?: string;
+};
+
+/**
+ * Describes the message svc.v1.DeleteRunRequest.
+ * Use `create(DeleteRunRequestSchema)` to create a new message.
+ */
+export const DeleteRunRequestSchema: GenMessage<DeleteRunRequest, {jsonType: DeleteRunRequestJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_svc, 26);
+
+/**
+ * @generated from message svc.v1.DeleteRunsRequest
+ */
+export type DeleteRunsRequest = Message<"svc.v1.DeleteRunsRequest"> & {
+  /**
+   * Only runs of this function; empty for all.
+   *
+   * @generated from field: string function_id = 1;
+   */
+  functionId: string;
+
+  /**
+   * completed, failed, cancelled; none for all three.
+   *
+   * @generated from field: repeated svc.v1.RunStatus statuses = 2;
+   */
+  statuses: RunStatus[];
+
+  /**
+   * Only runs that were created at this time or before.
+   *
+   * @generated from field: google.protobuf.Timestamp until = 3;
+   */
+  until?: Timestamp | undefined;
+
+  /**
+   * How many at most, up to 10,000; zero means 1,000.
+   *
+   * @generated from field: int32 limit = 4;
+   */
+  limit: number;
+
+  /**
+   * Why, for the audit.
+   *
+   * @generated from field: string reason = 150;
+   */
+  reason: string;
+};
+
+/**
+ * @generated from message svc.v1.DeleteRunsRequest
+ */
+export type DeleteRunsRequestJson = {
+  /**
+   * Only runs of this function; empty for all.
+   *
+   * @generated from field: string function_id = 1;
+   */
+  functionId?: string;
+
+  /**
+   * completed, failed, cancelled; none for all three.
+   *
+   * @generated from field: repeated svc.v1.RunStatus statuses = 2;
+   */
+  statuses?: RunStatusJson[];
+
+  /**
+   * Only runs that were created at this time or before.
+   *
+   * @generated from field: google.protobuf.Timestamp until = 3;
+   */
+  until?: TimestampJson;
+
+  /**
+   * How many at most, up to 10,000; zero means 1,000.
+   *
+   * @generated from field: int32 limit = 4;
+   */
+  limit?: number;
+
+  /**
+   * Why, for the audit.
+   *
+   * @generated from field: string reason = 150;
+   */
+  reason?: string;
+};
+
+/**
+ * Describes the message svc.v1.DeleteRunsRequest.
+ * Use `create(DeleteRunsRequestSchema)` to create a new message.
+ */
+export const DeleteRunsRequestSchema: GenMessage<DeleteRunsRequest, {jsonType: DeleteRunsRequestJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_svc, 27);
+
+/**
+ * @generated from message svc.v1.DeleteRunsResponse
+ */
+export type DeleteRunsResponse = Message<"svc.v1.DeleteRunsResponse"> & {
+  /**
+   * @generated from field: int32 deleted = 1;
+   */
+  deleted: number;
+
+  /**
+   * More of them are there: call again.
+   *
+   * @generated from field: bool has_more = 2;
+   */
+  hasMore: boolean;
+};
+
+/**
+ * @generated from message svc.v1.DeleteRunsResponse
+ */
+export type DeleteRunsResponseJson = {
+  /**
+   * @generated from field: int32 deleted = 1;
+   */
+  deleted?: number;
+
+  /**
+   * More of them are there: call again.
+   *
+   * @generated from field: bool has_more = 2;
+   */
+  hasMore?: boolean;
+};
+
+/**
+ * Describes the message svc.v1.DeleteRunsResponse.
+ * Use `create(DeleteRunsResponseSchema)` to create a new message.
+ */
+export const DeleteRunsResponseSchema: GenMessage<DeleteRunsResponse, {jsonType: DeleteRunsResponseJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_svc, 28);
+
+/**
+ * @generated from message svc.v1.RedactRunRequest
+ */
+export type RedactRunRequest = Message<"svc.v1.RedactRunRequest"> & {
+  /**
+   * Id of the run (run_…).
+   *
+   * @generated from field: string run_id = 1;
+   */
+  runId: string;
+
+  /**
+   * Why, for the audit.
+   *
+   * @generated from field: string reason = 2;
+   */
+  reason: string;
+};
+
+/**
+ * @generated from message svc.v1.RedactRunRequest
+ */
+export type RedactRunRequestJson = {
+  /**
+   * Id of the run (run_…).
+   *
+   * @generated from field: string run_id = 1;
+   */
+  runId?: string;
+
+  /**
+   * Why, for the audit.
+   *
+   * @generated from field: string reason = 2;
+   */
+  reason?: string;
+};
+
+/**
+ * Describes the message svc.v1.RedactRunRequest.
+ * Use `create(RedactRunRequestSchema)` to create a new message.
+ */
+export const RedactRunRequestSchema: GenMessage<RedactRunRequest, {jsonType: RedactRunRequestJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_svc, 29);
+
+/**
+ * @generated from message svc.v1.RedactRunResponse
+ */
+export type RedactRunResponse = Message<"svc.v1.RedactRunResponse"> & {
+  /**
+   * @generated from field: google.protobuf.Timestamp redacted_at = 150;
+   */
+  redactedAt?: Timestamp | undefined;
+
+  /**
+   * Id of the caller who redacted it first.
+   *
+   * @generated from field: string redacted_by = 151;
+   */
+  redactedBy: string;
+
+  /**
+   * The event that started the run: RedactEvent overwrites it.
+   *
+   * @generated from field: string event_id = 152;
+   */
+  eventId: string;
+
+  /**
+   * Whether that event is redacted, or not kept any more.
+   *
+   * @generated from field: bool event_redacted = 153;
+   */
+  eventRedacted: boolean;
+};
+
+/**
+ * @generated from message svc.v1.RedactRunResponse
+ */
+export type RedactRunResponseJson = {
+  /**
+   * @generated from field: google.protobuf.Timestamp redacted_at = 150;
+   */
+  redactedAt?: TimestampJson;
+
+  /**
+   * Id of the caller who redacted it first.
+   *
+   * @generated from field: string redacted_by = 151;
+   */
+  redactedBy?: string;
+
+  /**
+   * The event that started the run: RedactEvent overwrites it.
+   *
+   * @generated from field: string event_id = 152;
+   */
+  eventId?: string;
+
+  /**
+   * Whether that event is redacted, or not kept any more.
+   *
+   * @generated from field: bool event_redacted = 153;
+   */
+  eventRedacted?: boolean;
+};
+
+/**
+ * Describes the message svc.v1.RedactRunResponse.
+ * Use `create(RedactRunResponseSchema)` to create a new message.
+ */
+export const RedactRunResponseSchema: GenMessage<RedactRunResponse, {jsonType: RedactRunResponseJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_svc, 30);
+
+/**
+ * @generated from message svc.v1.RedactStepRequest
+ */
+export type RedactStepRequest = Message<"svc.v1.RedactStepRequest"> & {
+  /**
+   * The id of the row; the id that the SDK made is taken as well.
+   *
+   * @generated from field: string step_id = 1;
+   */
+  stepId: string;
+
+  /**
+   * Why, for the audit.
+   *
+   * @generated from field: string reason = 2;
+   */
+  reason: string;
+};
+
+/**
+ * @generated from message svc.v1.RedactStepRequest
+ */
+export type RedactStepRequestJson = {
+  /**
+   * The id of the row; the id that the SDK made is taken as well.
+   *
+   * @generated from field: string step_id = 1;
+   */
+  stepId?: string;
+
+  /**
+   * Why, for the audit.
+   *
+   * @generated from field: string reason = 2;
+   */
+  reason?: string;
+};
+
+/**
+ * Describes the message svc.v1.RedactStepRequest.
+ * Use `create(RedactStepRequestSchema)` to create a new message.
+ */
+export const RedactStepRequestSchema: GenMessage<RedactStepRequest, {jsonType: RedactStepRequestJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_svc, 31);
+
+/**
+ * @generated from message svc.v1.RedactStepResponse
+ */
+export type RedactStepResponse = Message<"svc.v1.RedactStepResponse"> & {
+  /**
+   * @generated from field: google.protobuf.Timestamp redacted_at = 150;
+   */
+  redactedAt?: Timestamp | undefined;
+
+  /**
+   * Id of the caller who redacted it first.
+   *
+   * @generated from field: string redacted_by = 151;
+   */
+  redactedBy: string;
+};
+
+/**
+ * @generated from message svc.v1.RedactStepResponse
+ */
+export type RedactStepResponseJson = {
+  /**
+   * @generated from field: google.protobuf.Timestamp redacted_at = 150;
+   */
+  redactedAt?: TimestampJson;
+
+  /**
+   * Id of the caller who redacted it first.
+   *
+   * @generated from field: string redacted_by = 151;
+   */
+  redactedBy?: string;
+};
+
+/**
+ * Describes the message svc.v1.RedactStepResponse.
+ * Use `create(RedactStepResponseSchema)` to create a new message.
+ */
+export const RedactStepResponseSchema: GenMessage<RedactStepResponse, {jsonType: RedactStepResponseJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_svc, 32);
+
+/**
  * @generated from message svc.v1.PatchStepRequest
  */
 export type PatchStepRequest = Message<"svc.v1.PatchStepRequest"> & {
@@ -2369,7 +2744,7 @@ export type PatchStepRequestJson = {
  * Use `create(PatchStepRequestSchema)` to create a new message.
  */
 export const PatchStepRequestSchema: GenMessage<PatchStepRequest, {jsonType: PatchStepRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 26);
+  messageDesc(file_svc_v1_svc, 33);
 
 /**
  * @generated from message svc.v1.ResumeRunRequest
@@ -2438,7 +2813,7 @@ export type ResumeRunRequestJson = {
  * Use `create(ResumeRunRequestSchema)` to create a new message.
  */
 export const ResumeRunRequestSchema: GenMessage<ResumeRunRequest, {jsonType: ResumeRunRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 27);
+  messageDesc(file_svc_v1_svc, 34);
 
 /**
  * @generated from message svc.v1.PreviewResumeRequest
@@ -2479,7 +2854,7 @@ export type PreviewResumeRequestJson = {
  * Use `create(PreviewResumeRequestSchema)` to create a new message.
  */
 export const PreviewResumeRequestSchema: GenMessage<PreviewResumeRequest, {jsonType: PreviewResumeRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 28);
+  messageDesc(file_svc_v1_svc, 35);
 
 /**
  * @generated from message svc.v1.PreviewResumeResponse
@@ -2510,7 +2885,7 @@ export type PreviewResumeResponseJson = {
  * Use `create(PreviewResumeResponseSchema)` to create a new message.
  */
 export const PreviewResumeResponseSchema: GenMessage<PreviewResumeResponse, {jsonType: PreviewResumeResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 29);
+  messageDesc(file_svc_v1_svc, 36);
 
 /**
  * @generated from message svc.v1.PreviewedStep
@@ -2625,7 +3000,7 @@ export type PreviewedStepJson = {
  * Use `create(PreviewedStepSchema)` to create a new message.
  */
 export const PreviewedStepSchema: GenMessage<PreviewedStep, {jsonType: PreviewedStepJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 30);
+  messageDesc(file_svc_v1_svc, 37);
 
 /**
  * @generated from message svc.v1.PauseRunRequest
@@ -2652,7 +3027,7 @@ export type PauseRunRequestJson = {
  * Use `create(PauseRunRequestSchema)` to create a new message.
  */
 export const PauseRunRequestSchema: GenMessage<PauseRunRequest, {jsonType: PauseRunRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 31);
+  messageDesc(file_svc_v1_svc, 38);
 
 /**
  * @generated from message svc.v1.PauseRunResponse
@@ -2683,7 +3058,7 @@ export type PauseRunResponseJson = {
  * Use `create(PauseRunResponseSchema)` to create a new message.
  */
 export const PauseRunResponseSchema: GenMessage<PauseRunResponse, {jsonType: PauseRunResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 32);
+  messageDesc(file_svc_v1_svc, 39);
 
 /**
  * @generated from message svc.v1.GetPausedStateRequest
@@ -2710,7 +3085,7 @@ export type GetPausedStateRequestJson = {
  * Use `create(GetPausedStateRequestSchema)` to create a new message.
  */
 export const GetPausedStateRequestSchema: GenMessage<GetPausedStateRequest, {jsonType: GetPausedStateRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 33);
+  messageDesc(file_svc_v1_svc, 40);
 
 /**
  * @generated from message svc.v1.GetPausedStateResponse
@@ -2765,7 +3140,7 @@ export type GetPausedStateResponseJson = {
  * Use `create(GetPausedStateResponseSchema)` to create a new message.
  */
 export const GetPausedStateResponseSchema: GenMessage<GetPausedStateResponse, {jsonType: GetPausedStateResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 34);
+  messageDesc(file_svc_v1_svc, 41);
 
 /**
  * @generated from message svc.v1.PausedStepInfo
@@ -2882,7 +3257,7 @@ export type PausedStepInfoJson = {
  * Use `create(PausedStepInfoSchema)` to create a new message.
  */
 export const PausedStepInfoSchema: GenMessage<PausedStepInfo, {jsonType: PausedStepInfoJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 35);
+  messageDesc(file_svc_v1_svc, 42);
 
 /**
  * @generated from message svc.v1.InjectStepOutputRequest
@@ -2947,7 +3322,7 @@ export type InjectStepOutputRequestJson = {
  * Use `create(InjectStepOutputRequestSchema)` to create a new message.
  */
 export const InjectStepOutputRequestSchema: GenMessage<InjectStepOutputRequest, {jsonType: InjectStepOutputRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 36);
+  messageDesc(file_svc_v1_svc, 43);
 
 /**
  * @generated from message svc.v1.InjectStepOutputResponse
@@ -2988,7 +3363,7 @@ export type InjectStepOutputResponseJson = {
  * Use `create(InjectStepOutputResponseSchema)` to create a new message.
  */
 export const InjectStepOutputResponseSchema: GenMessage<InjectStepOutputResponse, {jsonType: InjectStepOutputResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 37);
+  messageDesc(file_svc_v1_svc, 44);
 
 /**
  * @generated from message svc.v1.HealthRequest
@@ -3007,7 +3382,7 @@ export type HealthRequestJson = {
  * Use `create(HealthRequestSchema)` to create a new message.
  */
 export const HealthRequestSchema: GenMessage<HealthRequest, {jsonType: HealthRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 38);
+  messageDesc(file_svc_v1_svc, 45);
 
 /**
  * @generated from message svc.v1.HealthResponse
@@ -3066,7 +3441,7 @@ export type HealthResponseJson = {
  * Use `create(HealthResponseSchema)` to create a new message.
  */
 export const HealthResponseSchema: GenMessage<HealthResponse, {jsonType: HealthResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 39);
+  messageDesc(file_svc_v1_svc, 46);
 
 /**
  * @generated from message svc.v1.ComponentHealth
@@ -3111,7 +3486,7 @@ export type ComponentHealthJson = {
  * Use `create(ComponentHealthSchema)` to create a new message.
  */
 export const ComponentHealthSchema: GenMessage<ComponentHealth, {jsonType: ComponentHealthJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 40);
+  messageDesc(file_svc_v1_svc, 47);
 
 /**
  * @generated from message svc.v1.InfoRequest
@@ -3130,7 +3505,7 @@ export type InfoRequestJson = {
  * Use `create(InfoRequestSchema)` to create a new message.
  */
 export const InfoRequestSchema: GenMessage<InfoRequest, {jsonType: InfoRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 41);
+  messageDesc(file_svc_v1_svc, 48);
 
 /**
  * @generated from message svc.v1.InfoResponse
@@ -3207,7 +3582,7 @@ export type InfoResponseJson = {
  * Use `create(InfoResponseSchema)` to create a new message.
  */
 export const InfoResponseSchema: GenMessage<InfoResponse, {jsonType: InfoResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 42);
+  messageDesc(file_svc_v1_svc, 49);
 
 /**
  * @generated from message svc.v1.FunctionHistoryEntry
@@ -3320,7 +3695,7 @@ export type FunctionHistoryEntryJson = {
  * Use `create(FunctionHistoryEntrySchema)` to create a new message.
  */
 export const FunctionHistoryEntrySchema: GenMessage<FunctionHistoryEntry, {jsonType: FunctionHistoryEntryJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 43);
+  messageDesc(file_svc_v1_svc, 50);
 
 /**
  * @generated from message svc.v1.ListFunctionHistoryRequest
@@ -3371,7 +3746,7 @@ export type ListFunctionHistoryRequestJson = {
  * Use `create(ListFunctionHistoryRequestSchema)` to create a new message.
  */
 export const ListFunctionHistoryRequestSchema: GenMessage<ListFunctionHistoryRequest, {jsonType: ListFunctionHistoryRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 44);
+  messageDesc(file_svc_v1_svc, 51);
 
 /**
  * @generated from message svc.v1.ListFunctionHistoryResponse
@@ -3412,7 +3787,7 @@ export type ListFunctionHistoryResponseJson = {
  * Use `create(ListFunctionHistoryResponseSchema)` to create a new message.
  */
 export const ListFunctionHistoryResponseSchema: GenMessage<ListFunctionHistoryResponse, {jsonType: ListFunctionHistoryResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 45);
+  messageDesc(file_svc_v1_svc, 52);
 
 /**
  * @generated from message svc.v1.GetFunctionAtVersionRequest
@@ -3453,7 +3828,7 @@ export type GetFunctionAtVersionRequestJson = {
  * Use `create(GetFunctionAtVersionRequestSchema)` to create a new message.
  */
 export const GetFunctionAtVersionRequestSchema: GenMessage<GetFunctionAtVersionRequest, {jsonType: GetFunctionAtVersionRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 46);
+  messageDesc(file_svc_v1_svc, 53);
 
 /**
  * @generated from message svc.v1.GetFunctionAtVersionResponse
@@ -3484,7 +3859,7 @@ export type GetFunctionAtVersionResponseJson = {
  * Use `create(GetFunctionAtVersionResponseSchema)` to create a new message.
  */
 export const GetFunctionAtVersionResponseSchema: GenMessage<GetFunctionAtVersionResponse, {jsonType: GetFunctionAtVersionResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 47);
+  messageDesc(file_svc_v1_svc, 54);
 
 /**
  * @generated from message svc.v1.RollbackFunctionRequest
@@ -3535,7 +3910,7 @@ export type RollbackFunctionRequestJson = {
  * Use `create(RollbackFunctionRequestSchema)` to create a new message.
  */
 export const RollbackFunctionRequestSchema: GenMessage<RollbackFunctionRequest, {jsonType: RollbackFunctionRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 48);
+  messageDesc(file_svc_v1_svc, 55);
 
 /**
  * @generated from message svc.v1.RollbackFunctionResponse
@@ -3566,7 +3941,7 @@ export type RollbackFunctionResponseJson = {
  * Use `create(RollbackFunctionResponseSchema)` to create a new message.
  */
 export const RollbackFunctionResponseSchema: GenMessage<RollbackFunctionResponse, {jsonType: RollbackFunctionResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 49);
+  messageDesc(file_svc_v1_svc, 56);
 
 /**
  * @generated from message svc.v1.GetCapabilitiesRequest
@@ -3585,7 +3960,7 @@ export type GetCapabilitiesRequestJson = {
  * Use `create(GetCapabilitiesRequestSchema)` to create a new message.
  */
 export const GetCapabilitiesRequestSchema: GenMessage<GetCapabilitiesRequest, {jsonType: GetCapabilitiesRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 50);
+  messageDesc(file_svc_v1_svc, 57);
 
 /**
  * The core: functions, the events and calls that start them, their runs and steps.
@@ -3818,6 +4193,55 @@ export const SvcService: GenService<{
     methodKind: "unary";
     input: typeof InjectStepOutputRequestSchema;
     output: typeof InjectStepOutputResponseSchema;
+  },
+  /**
+   * Deletes a run that is over, with its steps, history, logs and attributes; its event stays.
+   *
+   * @generated from rpc svc.v1.SvcService.DeleteRun
+   */
+  deleteRun: {
+    methodKind: "unary";
+    input: typeof DeleteRunRequestSchema;
+    output: typeof EmptySchema;
+  },
+  /**
+   * @generated from rpc svc.v1.SvcService.DeleteRuns
+   */
+  deleteRuns: {
+    methodKind: "unary";
+    input: typeof DeleteRunsRequestSchema;
+    output: typeof DeleteRunsResponseSchema;
+  },
+  /**
+   * Overwrites what a run that is over was given, made and wrote; ids, names and times stay. Its event has a call of
+   * its own, RedactEvent. Twice is a success.
+   *
+   * @generated from rpc svc.v1.SvcService.RedactRun
+   */
+  redactRun: {
+    methodKind: "unary";
+    input: typeof RedactRunRequestSchema;
+    output: typeof RedactRunResponseSchema;
+  },
+  /**
+   * The same of one step; the run's own output and error stay. The run can not be resumed any more.
+   *
+   * @generated from rpc svc.v1.SvcService.RedactStep
+   */
+  redactStep: {
+    methodKind: "unary";
+    input: typeof RedactStepRequestSchema;
+    output: typeof RedactStepResponseSchema;
+  },
+  /**
+   * Overwrites the payload of any event; entity_id is empty.
+   *
+   * @generated from rpc svc.v1.SvcService.RedactEvent
+   */
+  redactEvent: {
+    methodKind: "unary";
+    input: typeof RedactEventRequestSchema;
+    output: typeof RedactEventResponseSchema;
   },
   /**
    * @generated from rpc svc.v1.SvcService.Health

@@ -116,6 +116,9 @@ export async function childStartedBefore(
   return child?.id;
 }
 
+export const isKept = async (store: Pick<Store, "one">, runId: string): Promise<boolean> =>
+  (await store.one(sql`SELECT 1 AS there FROM runs WHERE id = ${runId}`)) !== undefined;
+
 export interface InvocationOutcome {
   one: Invocation;
   /** Undefined when no child was started: not wanted any more, or tried again later. */

@@ -59,7 +59,10 @@ export function openChildren(deps: ChildrenDeps) {
     one: rows.Invocation,
   ): Promise<{ childRunId: string } | { refused: string } | undefined> {
     // Yielded again: its child is known.
-    if (one.child_run_id !== null) return { childRunId: one.child_run_id };
+    if (one.child_run_id !== null)
+      return (await rows.isKept(store, one.child_run_id))
+        ? { childRunId: one.child_run_id }
+        : { refused: `the run ${one.child_run_id} that it started was deleted` };
     const data = one.input ?? "{}";
     try {
       const startedBefore =

@@ -7,6 +7,7 @@ import type {
 } from "../../../../store/environment-databases.ts";
 import type { Basics, Session } from "../../../../store/store.ts";
 import type { Queries } from "../../query/service.ts";
+import { noteChange } from "../changes.ts";
 import { descriptionBytesMax, foldRowsDefault, foldTableNameMax, handlersMax } from "../limits.ts";
 import { type GenerationKey, getGenerations, getProjection, type ProjectionKey } from "../rows.ts";
 import { definitionOf, type ProjectionStatus, unknownProjection } from "../rules.ts";
@@ -38,7 +39,7 @@ export interface TableQuery {
 /** Projections whose tables the server folds by statements of their owners. */
 export type SqlProjections = ReturnType<typeof openSqlProjections>;
 
-export interface SqlProjectionsDeps extends Basics<"store" | "clock"> {
+export interface SqlProjectionsDeps extends Basics<"store" | "clock" | "ids"> {
   databases: EnvironmentDatabases;
   queries: Pick<Queries, "admitDefinition" | "isSameTable" | "readTable">;
   onChanged: (change: ProjectionChange) => void;
@@ -69,7 +70,7 @@ export const dropTableOf = (
 ): Promise<void> => databases.drop(foldTableOf(key, tableNameOf(key.name)));
 
 export function openSqlProjections(deps: SqlProjectionsDeps) {
-  const { store, clock, databases, queries, onChanged } = deps;
+  const { store, clock, ids, databases, queries, onChanged } = deps;
 
   async function rowOf(
     environmentId: string,
@@ -135,6 +136,7 @@ export function openSqlProjections(deps: SqlProjectionsDeps) {
         await requireSame(session, row);
         const done = await registerProjection(session, key, { ...registered, mode: "sql" }, clock.now());
         await putSqlProjection(session, row);
+        await noteChange(session, key, "update", { actorId: callerId, ids, now: clock.now() });
         return done;
       });
       const found = (await getGenerations(store, key)).at(0);

@@ -1,0 +1,152 @@
+import { type Static, Type } from "@sinclair/typebox";
+import { namesOfEvent } from "../../../gate/things.ts";
+import { RunStatus } from "../../../gen/svc/v1/types_pb.ts";
+import { SvcService } from "../../../gen/svc/v1/svc_pb.ts";
+import { rfc3339 } from "../../../kit/clock.ts";
+import { invalid } from "../../../kit/fault.ts";
+import { type Call, type Operation, rpc, unary } from "../../../kit/operation.ts";
+import { timeBound } from "../../../kit/page.ts";
+import type { Redaction } from "../../../kit/redacted-mark.ts";
+import { runOfStep } from "../../../kit/step-id.ts";
+import { instantOf, timestampOf, withNumbers } from "../../../kit/wkt.ts";
+import { type EndedStatus, endedStatuses } from "./rules.ts";
+import type { Eraser, Erasure, RedactedRunAnswer } from "./service.ts";
+
+const id = Type.String({ minLength: 1, maxLength: 2_048 });
+const reason = Type.Optional(Type.String({ maxLength: 1_024 }));
+const deletedDefault = 1_000;
+const deletedMax = 10_000;
+
+const eraserOf = ({ environmentId, caller }: Call): Eraser => ({
+  ...{ environmentId, orgId: caller.orgId, actorId: caller.id },
+});
+
+const numbers: Record<EndedStatus, number> = {
+  ...{ completed: RunStatus.COMPLETED, failed: RunStatus.FAILED, cancelled: RunStatus.CANCELLED },
+};
+
+/** Words come as `completed`, `COMPLETED` and the enum constant. */
+function statusesOf(words: readonly (string | number)[]): readonly EndedStatus[] {
+  const read = words.map((word) => {
+    const text = `${word}`.toLowerCase().replace(/^run_status_/, "");
+    const found = endedStatuses.find((status) => status === text || numbers[status] === word);
+    if (!found)
+      throw invalid("statuses", `only runs that are over are deleted: one of ${endedStatuses.join(", ")}`);
+    return found;
+  });
+  return read.length === 0 ? endedStatuses : endedStatuses.filter((status) => read.includes(status));
+}
+
+const redactionOf = ({ at, by }: Redaction) => ({ redactedAt: timestampOf(at), redactedBy: by ?? "" });
+
+/** Each leaves a row in the audit, with its input, whatever the settings exclude. */
+const special = { isAudited: true };
+
+const EventInput = Type.Object({ entityId: Type.Optional(Type.String()), eventId: id, reason });
+type NamedEvent = Static<typeof EventInput> & { name?: string; entity_id?: string | null };
+
+export const erasureOperations = (erasure: Erasure): Operation[] => [
+  ...deletions(erasure),
+  unary({
+    name: "runs.redact",
+    action: "runs:redact",
+    special,
+    summary: "Overwrites what a run that is over was given, made and wrote. Its event has a call of its own.",
+    input: Type.Object({ runId: id, reason }),
+    rpc: rpc(
+      SvcService.method.redactRun,
+      (m) => ({ runId: m.runId, reason: m.reason }),
+      ({ eventId, isEventRedacted, ...redaction }: RedactedRunAnswer) => ({
+        ...{ ...redactionOf(redaction), eventId, eventRedacted: isEventRedacted },
+      }),
+    ),
+    handle: ({ runId }, call) => erasure.redactRun(eraserOf(call), runId),
+  }),
+  unary({
+    name: "steps.redact",
+    action: "runs:redact",
+    special,
+    summary: "Overwrites what one step of a run that is over was given and made.",
+    input: Type.Object({ stepId: id, reason }),
+    about: ({ stepId }: { stepId: string }) => [stepId, runOfStep(stepId) ?? stepId],
+    rpc: rpc(SvcService.method.redactStep, (m) => ({ stepId: m.stepId, reason: m.reason }), redactionOf),
+    handle: ({ stepId }, call) => erasure.redactStep(eraserOf(call), stepId),
+  }),
+  unary({
+    name: "events.redact",
+    action: "events:redact",
+    special,
+    summary: "Overwrites the payload of an event, with snapshots and webhook requests that may hold it.",
+    input: EventInput,
+    about: ({ eventId, name, entity_id: stream }: NamedEvent) => [
+      eventId,
+      ...(name === undefined ? [] : namesOfEvent(name)),
+      // As the call of streams asks.
+      ...(stream ? [{ type: "stream", id: stream, action: "entities:append" }] : []),
+    ],
+    alsoAsks: ["entities:append"],
+    rpc: rpc(
+      SvcService.method.redactEvent,
+      (m) => ({ entityId: m.entityId, eventId: m.eventId, reason: m.reason }),
+      ({ entityVersion, at }: Awaited<ReturnType<Erasure["redactEvent"]>>) => ({
+        entityVersion: BigInt(entityVersion),
+        redactedAt: timestampOf(at),
+      }),
+    ),
+    async handle({ entityId = "", eventId }, call, permit) {
+      if (entityId !== "") throw invalid("entity_id", "must be empty: the event is found by its own id");
+      const event = await erasure.eventOf(call.environmentId, eventId);
+      await permit({ eventId, name: event.name, entity_id: event.entity_id });
+      return erasure.redactEvent(eraserOf(call), event);
+    },
+  }),
+];
+
+const deletions = (erasure: Erasure): Operation[] => [
+  unary({
+    name: "runs.delete",
+    action: "runs:delete",
+    special,
+    summary: "Deletes a run that is over, with its steps, history, logs and attributes. Its event stays.",
+    input: Type.Object({ runId: id, reason }),
+    rpc: rpc(
+      SvcService.method.deleteRun,
+      (m) => ({ runId: m.runId, reason: m.reason }),
+      () => ({}),
+    ),
+    handle: ({ runId }, call) => erasure.deleteRun(call.environmentId, runId),
+  }),
+  unary({
+    name: "runs.deleteMany",
+    action: "runs:delete",
+    ...{ special, held: true },
+    summary: "Deletes runs that are over, the oldest first: of a function, of some statuses, up to a time.",
+    about: () => [],
+    input: Type.Object({
+      functionId: Type.Optional(Type.String()),
+      statuses: Type.Optional(Type.Array(Type.Union([Type.String(), Type.Integer()]), { maxItems: 20 })),
+      until: Type.Optional(Type.String()),
+      limit: Type.Optional(Type.Integer({ minimum: 0, maximum: deletedMax })),
+      reason,
+    }),
+    rpc: rpc(
+      SvcService.method.deleteRuns,
+      (m) => ({
+        ...{ functionId: m.functionId, statuses: m.statuses.map(Number), limit: m.limit, reason: m.reason },
+        ...(m.until && { until: rfc3339(instantOf(m.until)) }),
+      }),
+      (answer: { deleted: number; hasMore: boolean }) => answer,
+      { decode: (body) => withNumbers(body, ["limit"]) },
+    ),
+    async handle({ functionId, statuses = [], until, limit }, call) {
+      const before = timeBound("until", until);
+      const screen = await call.screen("runs:delete", "run");
+      return erasure.deleteMany(call.environmentId, {
+        ...(functionId && { functionId }),
+        ...(before !== undefined && { until: before }),
+        ...{ statuses: statusesOf(statuses), limit: limit || deletedDefault, signal: call.signal },
+        isDenied: async (runId) => (await screen?.refusalOf([runId])) !== undefined,
+      });
+    },
+  }),
+];

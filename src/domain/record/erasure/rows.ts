@@ -1,0 +1,236 @@
+import type { Instant } from "../../../kit/clock.ts";
+import type { Cursor } from "../../../kit/page.ts";
+import type { Redaction } from "../../../kit/redacted-mark.ts";
+import { column, type Sql, sql } from "../../../kit/sql.ts";
+import type { Session, Store } from "../../../store/store.ts";
+import type { DeletedRuns, EndedStatus } from "./rules.ts";
+
+export interface FoundRun {
+  id: string;
+  created_at: Instant;
+  status: string;
+}
+
+/**
+ * A slice of runs, oldest first. Failed and cancelled ones have an index; of completed ones the others are
+ * read as well, so that a slice is bounded by what it reads.
+ */
+export function someRuns(
+  store: Pick<Store, "all">,
+  environmentId: string,
+  { functionId, until }: DeletedRuns,
+  slice: { status: EndedStatus; after: Cursor | undefined; limit: number },
+): Promise<FoundRun[]> {
+  const { status, after, limit } = slice;
+  const where = [sql`environment_id = ${environmentId}`];
+  if (functionId !== undefined) where.push(sql`function_id = ${functionId}`);
+  if (until !== undefined) where.push(sql`created_at <= ${until}`);
+  if (status !== "completed") where.push(sql`trouble = ${status}`);
+  if (after)
+    where.push(
+      sql`(created_at > ${after.at} OR (created_at = ${after.at} AND id > ${after.id}))`,
+      sql`created_at >= ${after.at}`,
+    );
+  return store.all(sql`SELECT id, created_at, status FROM runs ${sql.where(where)}
+    ORDER BY created_at, id LIMIT ${limit}`);
+}
+
+export interface HeldRun {
+  id: string;
+  status: string;
+  event_id: string;
+  error_group: string | null;
+  redacted_at: Instant | null;
+  redacted_by: string | null;
+}
+
+/** Locks: the rows of runs, sorted. A resume waits for them, and finds the run gone or redacted. */
+export const holdRuns = (
+  session: Session,
+  environmentId: string,
+  runIds: readonly string[],
+): Promise<HeldRun[]> =>
+  session.all(sql`SELECT id, status, event_id, error_group, redacted_at, redacted_by FROM runs
+    WHERE id ${session.seams.among(column.text(runIds))} AND environment_id || '' = ${environmentId}
+    ORDER BY id ${session.seams.holdRow}`);
+
+/**
+ * Those of them whose end another run is still to be told. A statement of its own: the one that waited for
+ * the locks does not see what was committed meanwhile.
+ */
+export async function awaitedAmong(
+  session: Session,
+  environmentId: string,
+  runIds: readonly string[],
+): Promise<Set<string>> {
+  const found = await session.all<{ id: string }>(sql`SELECT r.id FROM runs r
+    WHERE r.id ${session.seams.among(column.text(runIds))} AND (
+      EXISTS (SELECT 1 FROM child_ends c WHERE c.child_run_id = r.id)
+      OR EXISTS (SELECT 1 FROM steps s JOIN executions e ON e.run_id = s.run_id
+        WHERE s.run_id = r.parent_run_id AND s.step_id = r.parent_step_id AND s.status = 'waiting'
+          AND COALESCE(s.child_run_id, r.id) = r.id)
+      OR EXISTS (SELECT 1 FROM waits w WHERE w.environment_id = ${environmentId} AND w.place = 'run'
+        AND w.met IS NULL AND w.subject = r.id))`);
+  return new Set(found.map(({ id }) => id));
+}
+
+/**
+ * Takes runs that are gone or redacted out of their groups: what nobody else failed with goes with them. A
+ * failure that is counted meanwhile raises the count, which keeps its group.
+ */
+export async function leaveGroups(
+  session: Session,
+  environmentId: string,
+  { groups, runIds }: { groups: readonly string[]; runIds: readonly string[] },
+): Promise<void> {
+  for (const id of [...new Set(groups)].sort()) {
+    const group = sql`environment_id = ${environmentId} AND id = ${id}`;
+    const found = await session.one<{ count: number; sample_run_id: string; other: string | null }>(
+      sql`SELECT count, sample_run_id, (SELECT r.id FROM runs r WHERE r.environment_id = ${environmentId}
+          AND r.error_group = ${id} ORDER BY r.created_at DESC, r.id DESC LIMIT 1) AS other
+        FROM error_groups WHERE ${group}`,
+    );
+    if (!found) continue;
+    if (found.other === null)
+      await session.run(sql`DELETE FROM error_groups WHERE ${group} AND count = ${sql.bigint(found.count)}`);
+    else if (runIds.includes(found.sample_run_id))
+      await session.run(sql`UPDATE error_groups SET sample_run_id = ${found.other} WHERE ${group}
+        AND sample_run_id = ${found.sample_run_id}`);
+  }
+}
+
+const own = ({ at, by }: Redaction): Sql => sql`redacted_at = COALESCE(redacted_at, ${sql.bigint(at)}),
+  redacted_by = CASE WHEN redacted_at IS NULL THEN ${by} ELSE redacted_by END`;
+
+/** Steps of a run, or one of them. */
+export const redactSteps = (
+  session: Session,
+  runId: string,
+  redaction: Redaction,
+  stepId?: string,
+): Promise<number> =>
+  session.run(sql`UPDATE steps SET output = NULL, error = NULL, original_output = NULL, input = NULL,
+      updated_at = ${sql.bigint(redaction.at)}, ${own(redaction)}
+    WHERE run_id = ${runId} ${stepId === undefined ? sql.empty : sql`AND step_id = ${stepId}`}`);
+
+/** The row itself, and what it is found by: names stay, and no search meets their values. */
+export async function redactRun(session: Session, runId: string, redaction: Redaction): Promise<void> {
+  await session.run(sql`UPDATE run_attributes SET value = ${redactedValue} WHERE run_id = ${runId}`);
+  await session.run(sql`UPDATE runs SET output = NULL, error = NULL, error_group = NULL,
+    updated_at = ${sql.bigint(redaction.at)}, ${own(redaction)} WHERE id = ${runId}`);
+}
+
+/** Stands between the letters that values begin with, so that only `exists` meets it. */
+const redactedValue = "r";
+
+export interface RedactedStep {
+  step_id: string;
+  name: string;
+  redacted_at: Instant | null;
+  redacted_by: string | null;
+}
+
+export const stepsOf = (session: Session, runId: string): Promise<RedactedStep[]> =>
+  session.all(sql`SELECT step_id, name, redacted_at, redacted_by FROM steps WHERE run_id = ${runId}`);
+
+export const touchRun = (session: Session, runId: string, at: Instant): Promise<number> =>
+  session.run(sql`UPDATE runs SET updated_at = ${sql.bigint(at)} WHERE id = ${runId}`);
+
+/** Bytes of notes that are in memory at once: one of an injected output may have eight megabytes. */
+const notesAtOnceBytesMax = 8 * 1024 * 1024;
+const notesAtOnceMax = 500;
+
+/** Writes the notes of a run anew; what `made` answers undefined for stays. */
+export async function rewriteNotes(
+  session: Session,
+  runId: string,
+  made: (detail: string) => string | undefined,
+): Promise<void> {
+  const sizes = await session.all<{ sequence: number; bytes: number }>(
+    sql`SELECT sequence, octet_length(detail) AS bytes FROM run_history WHERE run_id = ${runId} AND detail <> '{}'
+      ORDER BY sequence`,
+  );
+  for (let from = 0; from < sizes.length; ) {
+    let to = from;
+    for (let bytes = 0; to < sizes.length && to - from < notesAtOnceMax; to++) {
+      bytes += sizes[to]!.bytes;
+      if (to > from && bytes > notesAtOnceBytesMax) break;
+    }
+    const [first, last] = [sizes[from]!.sequence, sizes[to - 1]!.sequence];
+    from = to;
+    const notes = await session.all<{ sequence: number; detail: string }>(sql`SELECT sequence, detail
+      FROM run_history WHERE run_id = ${runId} AND sequence >= ${first} AND sequence <= ${last}`);
+    const changed = notes.flatMap(({ sequence, detail }) => {
+      const text = made(detail);
+      return text === undefined ? [] : [{ sequence, text }];
+    });
+    if (changed.length === 0) continue;
+    await session.run(sql`UPDATE run_history SET detail = v.detail FROM ${session.seams.rowsFrom("v", {
+      sequence: column.bigint(changed.map(({ sequence }) => sequence)),
+      detail: column.text(changed.map(({ text }) => text)),
+    })} WHERE run_history.run_id = ${runId} AND run_history.sequence = v.sequence`);
+  }
+}
+
+/** The same of the lines that its handler wrote, which are 64 KiB at most. */
+export async function rewriteLines(
+  session: Session,
+  runId: string,
+  made: (lines: string) => string | undefined,
+): Promise<void> {
+  const rows = await session.all<{ execution_seq: number; place: number; lines: string }>(
+    sql`SELECT execution_seq, place, lines FROM run_logs WHERE run_id = ${runId}`,
+  );
+  for (const { execution_seq, place, lines } of rows) {
+    const text = made(lines);
+    if (text !== undefined)
+      await session.run(sql`UPDATE run_logs SET lines = ${text}, bytes = ${sql.bigint(Buffer.byteLength(text))}
+        WHERE run_id = ${runId} AND execution_seq = ${execution_seq} AND place = ${place}`);
+  }
+}
+
+export interface ErasedEvent {
+  id: string;
+  name: string;
+  entity_id: string | null;
+  redacted_at: Instant | null;
+}
+
+export const eventOf = (
+  store: Pick<Store, "one">,
+  environmentId: string,
+  eventId: string,
+): Promise<ErasedEvent | undefined> =>
+  store.one(sql`SELECT id, name, entity_id, redacted_at FROM events
+    WHERE id = ${eventId} AND environment_id = ${environmentId}`);
+
+export const byId = (environmentId: string, eventId: string): Sql =>
+  sql`id = ${eventId} AND environment_id = ${environmentId}`;
+
+/**
+ * Overwrites an event, and what else has its payload: snapshots of its stream, the request of a provider that
+ * it came with, messages to the mirror. Locks: its stream, then the rest.
+ */
+export async function redactEvent(
+  session: Session,
+  environmentId: string,
+  { id, entity_id: entityId }: ErasedEvent,
+  redaction: Redaction,
+): Promise<{ entity_version: number | null; redacted_at: Instant } | undefined> {
+  if (entityId !== null)
+    await session.one(sql`SELECT entity_id FROM streams WHERE environment_id = ${environmentId}
+      AND entity_id = ${entityId} ${session.seams.holdRow}`);
+  const row = await session.one<{ entity_version: number | null; redacted_at: Instant }>(
+    sql`UPDATE events SET data = 'null', metadata = NULL, ${own(redaction)} WHERE ${byId(environmentId, id)}
+      RETURNING entity_version, redacted_at`,
+  );
+  if (!row) return undefined;
+  if (entityId !== null && row.entity_version !== null)
+    await session.run(sql`DELETE FROM snapshots WHERE environment_id = ${environmentId}
+      AND entity_id = ${entityId} AND entity_version >= ${row.entity_version}`);
+  const ofEvent = sql`environment_id = ${environmentId} AND event_id = ${id}`;
+  await session.run(sql`UPDATE webhook_deliveries SET request_headers = '{}', request_body = '', body_whole = 0
+    WHERE ${ofEvent}`);
+  await session.run(sql`DELETE FROM outbox WHERE ${ofEvent} AND kind = 'mirror'`);
+  return row;
+}
