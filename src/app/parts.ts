@@ -114,7 +114,10 @@ export function openParts(host: Host, needs: PartsNeeds): Parts {
   open("repairs", openRepairsPart(host, { engine, identity, rights, registry }));
   // The last ones look at what all others have opened.
   const callTrail = audit.callTrail((call) => rights.require(call, "orgs:read", { type: "org", id: "*" }));
-  const record = open("record", openRecord(host, { engine, callTrail, forgetCaptures: debug.clear, parts: [...opened] }));
+  const record = open(
+    "record",
+    openRecord(host, { engine, callTrail, forgetCaptures: debug.clear, parts: [...opened] }),
+  );
   members.balancedBy(record.troubles);
   const { duties } = foldParts(opened);
   const cluster = open("cluster", openClusterPart(host, { identity, rights, members, time, duties }));

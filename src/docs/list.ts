@@ -40,6 +40,7 @@ const wordsOf: Readonly<Record<string, string>> = {
     "failed run debug troubleshoot stuck resume retry from step patch replay bulk repair rollback bad deploy event sent but function did not run",
   access:
     "users roles api keys policies rbac permissions audit log organizations tenants login sessions password",
+  erasure: "gdpr delete erase personal data right to be forgotten redact purge runs events steps payload",
   cluster:
     "nodes scale horizontally high availability upgrade rolling failover load balancer production deployment",
   traces: "opentelemetry tracing spans otlp observability jaeger datadog",
@@ -106,6 +107,7 @@ export const groups: readonly DocsGroup[] = [
     pages: [
       own("run-failed", "A run failed, what now?", "Five commands, from the list to the resume."),
       own("access", "Access", "Roles allow, policies deny, the audit remembers."),
+      own("erasure", "Deletion and redaction", "What you can erase, what stays, and what you do yourself."),
       own("cluster", "Cluster operations", "Which procedure you need, and where it stands."),
       own("traces", "Traces", "One trace from the caller to the last step, and your spans in it."),
       own("tuning", "Tuning", "What you see, where to look, what to turn."),

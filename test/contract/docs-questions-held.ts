@@ -8,7 +8,7 @@ export const heldQuestions: readonly (readonly [asked: string, ...pages: string[
   ["read only api key", "access"],
   ["rotate api key", "commands"],
   ["webhook signature", "webhooks", "sdk"],
-  ["GDPR delete", "security", "answers"],
+  ["GDPR delete", "erasure", "security"],
   ["what happens if nats goes down?", "runbook", "concepts"],
   ["rate limiting per customer", "recipes", "functions"],
   ["concurency limit", "sdk", "functions"],

@@ -62,6 +62,11 @@ export const cliCases: readonly CliCase[] = [
     run pause {asleep}
     run inject {asleep} {step} --output {"n":2}
     run patch-step {step} --output {"n":3}
+    run cancel {asleep} --reason done
+    run redact-step {step} --reason asked --yes
+    run redact {asleep} --yes
+    run delete {asleep} --yes
+    run delete-many --function none-{p} --statuses completed --yes
     error list --function broken-{p} => errorGroup
     error get {errorGroup}
     repair list
@@ -111,7 +116,7 @@ export const cliCases: readonly CliCase[] = [
     stream history order-{p}
     stream redact order-{p} {placed} --yes
     stream append order-{p} --type order --event placed --data {"n":2} --expected-version 1 => again
-    event redact order-{p} {again} --yes
+    event redact {again} --reason asked --yes
     stream delete order-{p} --yes
     stream store-snapshot shot-{p} --type order --at-version 1 --state {"n":2}
     stream snapshot shot-{p}
@@ -142,6 +147,8 @@ export const cliCases: readonly CliCase[] = [
     projection watch counts_{p} --min-seq 1 --timeout 15s
     projection wait-for-event {event} counts_{p} --timeout 15s
     projection wait-batch --items [{"name":"counts_{p}"}] --timeout 15s
+    projection history counts_{p}
+    projection revision counts_{p} --version 1
     projection pause counts_{p}
     projection resume counts_{p}
     projection rebuild start counts_{p} --yes

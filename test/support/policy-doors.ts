@@ -39,6 +39,7 @@ export const asWhole: Record<string, string> = {
   "policies.dryRun": "past decisions of the org, as a whole",
   "policyTemplates.list": "texts of the product",
   "repairs.start": "each run is asked about when its turn comes",
+  "runs.deleteMany": "each run is asked about when its turn comes",
   "retention.get": "a setting of the environment",
   "schemas.setMode": "a setting of the environment",
   "retention.set": "a setting of the environment",

@@ -168,7 +168,7 @@ const inspect: PlainCommand = {
   },
 };
 
-const destroying = /\.(delete|discard|clear|redactEvent|cancelSubtree|unregister)$/;
+const destroying = /\.(delete|discard|clear|deleteMany|redact|redactEvent|cancelSubtree|unregister)$/;
 
 const calling = (operation: string): PlainCommand => ({
   ...{ name: operation, operation },

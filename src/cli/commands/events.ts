@@ -42,8 +42,8 @@ export const eventGroups: readonly Group[] = [
       { name: "cancel-delayed", operation: "events.cancelDelayed", takes: ["id"] },
       {
         name: "redact",
-        operation: "streams.redactEvent",
-        takes: ["entityId", "eventId"],
+        operation: "events.redact",
+        takes: ["eventId"],
         confirms: "Redact {eventId}? Its data is gone for good.",
       },
       {

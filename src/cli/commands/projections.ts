@@ -27,6 +27,13 @@ export const projectionGroups: readonly Group[] = [
         takes: ["name"],
         shows: { items: "rows" },
       },
+      {
+        name: "history",
+        operation: "projections.history",
+        takes: ["name"],
+        shows: { columns: ["entityVersion", "changeType", "actorId", "recordedAt"], items: "entries" },
+      },
+      { name: "revision", operation: "projections.revision", takes: ["name"], shows: { items: "" } },
       { name: "pause", operation: "projections.pause", takes: ["name"] },
       { name: "resume", operation: "projections.resume", takes: ["name"] },
       {

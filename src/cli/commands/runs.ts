@@ -114,6 +114,33 @@ export const runGroups: readonly Group[] = [
       { name: "patch-step", operation: "steps.patch", takes: ["stepId"] },
       { name: "streams", operation: "streams.ofRun", takes: ["id"] },
       {
+        name: "delete",
+        operation: "runs.delete",
+        takes: ["runId"],
+        confirms: "Delete {runId} with all that is its? It is gone for good.",
+      },
+      {
+        name: "delete-many",
+        operation: "runs.deleteMany",
+        flags: { functionId: "function" },
+        shows: { items: "" },
+        confirms: "Delete all these runs? They are gone for good.",
+      },
+      {
+        name: "redact",
+        operation: "runs.redact",
+        takes: ["runId"],
+        shows: { items: "" },
+        confirms: "Redact {runId}? What it was given, made and wrote is gone for good.",
+      },
+      {
+        name: "redact-step",
+        operation: "steps.redact",
+        takes: ["stepId"],
+        shows: { items: "" },
+        confirms: "Redact step {stepId}? What it was given and made is gone for good.",
+      },
+      {
         name: "logs",
         operation: "runs.logs",
         takes: ["runId"],

@@ -53,6 +53,8 @@ export const runOf = (m: WireMessage) => ({
   startedAt: instant(m.startedAt),
   endedAt: instant(m.endedAt),
   timeoutAt: instant(m.timeoutAt),
+  redactedAt: instant(m.redactedAt),
+  redactedBy: text(m.redactedBy),
 });
 
 const stepOf = (m: WireMessage) => ({

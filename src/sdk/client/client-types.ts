@@ -210,6 +210,37 @@ export interface RunCalls {
   ): Promise<Run>;
   /** What `resumeRun` would do with each stored step, in order; changes nothing. */
   previewResume(runId: string, options?: { fromStep?: string }): Promise<PreviewedStep[]>;
+  /** Deletes a run that is over, with all that is its; its event stays. The reason is for the audit. */
+  deleteRun(runId: string, options?: { reason?: string }): Promise<void>;
+  /** The oldest first, up to `limit` (1,000 unless it says otherwise, at most 10,000). */
+  deleteRuns(options?: DeleteRunsOptions): Promise<{ deleted: number; hasMore: boolean }>;
+  /** Overwrites what a run that is over was given, made and wrote. `redactEvent` is for its event. */
+  redactRun(runId: string, options?: { reason?: string }): Promise<RedactedRun>;
+  /** The same of one step: the row's id or the SDK's. */
+  redactStep(stepId: string, options?: { reason?: string }): Promise<Redacted>;
+  /** Overwrites the payload of any event. */
+  redactEvent(eventId: string, options?: { reason?: string }): Promise<{ redactedAt: string }>;
+}
+
+export interface DeleteRunsOptions {
+  functionId?: string;
+  /** Of runs that are over; all three without it. */
+  statuses?: readonly ("completed" | "failed" | "cancelled")[];
+  /** Only what was created by then. */
+  until?: Date | string;
+  limit?: number;
+  reason?: string;
+}
+
+export interface Redacted {
+  redactedAt: string;
+  redactedBy: string;
+}
+
+export interface RedactedRun extends Redacted {
+  eventId: string;
+  /** Whether the event that started the run is redacted as well, or gone. */
+  eventRedacted: boolean;
 }
 
 /** Secrets of the environment. The server never gives out a value; functions that name a secret get it. */

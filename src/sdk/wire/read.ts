@@ -69,6 +69,8 @@ export function readRun(message: Message): Run {
       "blockingCause",
       "nondeterminism",
       "errorGroup",
+      "redactedAt",
+      "redactedBy",
     ]),
     ...(Array.isArray(message.attemptLog) && { attemptLog: message.attemptLog.map(readAttempt) }),
     ...(message.attributes !== undefined && { attributes: readAttributes(message.attributes) }),
@@ -111,7 +113,7 @@ export function readStep(message: Message): Step {
     durationMs: count(message.durationMsFull ?? message.durationMs),
     output: payload(message, "output"),
     ...present(message, ["startedAt", "endedAt", "compensationFor", "patchedAt", "patchedBy"]),
-    ...present(message, ["tries", "maxTries", "retryAt"]),
+    ...present(message, ["tries", "maxTries", "retryAt", "redactedAt", "redactedBy"]),
     ...errorOf(message),
     ...(Array.isArray(message.tryLog) && { tryLog: message.tryLog.map(readTry) }),
   };

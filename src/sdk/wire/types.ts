@@ -60,6 +60,9 @@ export interface Run {
   errorGroup?: string;
   /** Oldest first, where `getRun` is asked for them. */
   attemptLog?: RunAttempt[];
+  /** When its values were overwritten: `{ $redacted: true, at, by }` stands where they were. */
+  redactedAt?: string;
+  redactedBy?: string;
 }
 
 /** A stored step that a re-entered handler did not reach (`unreached`), or reached in another `order`. */
@@ -113,6 +116,9 @@ export interface Step {
   endedAt?: string;
   /** Its tries that failed, oldest first, where `getRunSteps` is asked for them. */
   tryLog?: StepTry[];
+  /** As of a run. */
+  redactedAt?: string;
+  redactedBy?: string;
 }
 
 export interface TriggerDefinition {

@@ -4,6 +4,7 @@ import { rest, rpc } from "../../lib/api.ts";
 import { bytes, plain } from "../../lib/format.ts";
 import { useLoaded } from "../../lib/hooks.ts";
 import type { InJson } from "../../lib/messages.ts";
+import { go, hrefOf } from "../../lib/router.ts";
 import { getRun, getSteps, isOver, type RunView, type StepView } from "../../lib/runs.ts";
 import { may } from "../../lib/session.ts";
 import { attempt, copy } from "../../lib/toasts.ts";
@@ -125,15 +126,55 @@ async function readSdkTest(shown: Whole): Promise<string> {
   return sdkTestOf(whole, steps, await childrenOf(id, steps));
 }
 
+/** With a reason, which the audit keeps. */
+function EraseDialog({ run, how, ...ends }: ChangeEnds & { run: RunView; how: "delete" | "redact" }) {
+  const [{ reason }, field] = useFields({ reason: "" });
+  const [isEventToo, setEventToo] = useState(false);
+  const isDelete = how === "delete";
+  const submit = async () => {
+    if (isDelete) {
+      await rpc("SvcService", "DeleteRun", { runId: run.id, reason });
+      go(hrefOf(["runs"]));
+      return "Run deleted";
+    }
+    const { eventId, eventRedacted } = await rpc("SvcService", "RedactRun", { runId: run.id, reason });
+    if (isEventToo) await rpc("SvcService", "RedactEvent", { eventId, reason });
+    return isEventToo || eventRedacted ? "Run and event redacted" : "Run redacted; its event is not";
+  };
+  return (
+    <FormDialog
+      title={isDelete ? "Delete this run?" : "Redact this run?"}
+      submit={isDelete ? "Delete the run" : "Redact the run"}
+      isDangerous
+      onSubmit={submit}
+      {...ends}
+    >
+      <p>
+        {isDelete
+          ? "Its steps, history, logs and attributes go with it, for good. Its event stays."
+          : "What it was given, made and wrote is overwritten, for good. Ids, names and times stay."}
+      </p>
+      <Field label="Reason" {...field("reason")} hint="Kept in the audit." />
+      {!isDelete && may("events:redact") && (
+        <label class="check">
+          <input type="checkbox" checked={isEventToo} onChange={() => setEventToo(!isEventToo)} />
+          Redact the event that started it as well
+        </label>
+      )}
+    </FormDialog>
+  );
+}
+
 /** What can be done with the run, by its state and the viewer's roles. */
 export function RunActions(props: { whole: Whole; environment: string; onDone: () => void }) {
   const { whole, environment, onDone } = props;
   const { run, steps } = whole;
-  const [asked, setAsked] = useState<"cancel" | "resume">();
+  const [asked, setAsked] = useState<"cancel" | "resume" | "delete" | "redact">();
   const ends = { onDone, onClose: () => setAsked(undefined) };
   const over = isOver(run.status);
   const isPaused = run.status === "paused";
-  const canResume = run.status === "failed" || isPaused;
+  const isRedacted = run.redactedAt !== undefined;
+  const canResume = (run.status === "failed" && !isRedacted) || isPaused;
   const canPause = !over && !(isPaused && run.pauseReason === "injection");
   const pause = async () => {
     const isDone = await attempt(() => rpc("SvcService", "PauseRun", { runId: run.id }), "Pause asked for");
@@ -156,10 +197,17 @@ export function RunActions(props: { whole: Whole; environment: string; onDone: (
           {!over && <Button icon="stop" text="Cancel…" onClick={() => setAsked("cancel")} />}
         </>
       )}
-      <Button icon="copy" text="Copy as curl" onClick={() => void attempt(copyCall)} />
-      {(run.status === "completed" || run.status === "failed") && (
+      {!isRedacted && <Button icon="copy" text="Copy as curl" onClick={() => void attempt(copyCall)} />}
+      {!isRedacted && (run.status === "completed" || run.status === "failed") && (
         <Button icon="copy" text="Copy as SDK test" onClick={() => void attempt(copyTest)} />
       )}
+      {over && !isRedacted && may("runs:redact") && (
+        <Button icon="edit" text="Redact…" onClick={() => setAsked("redact")} />
+      )}
+      {over && may("runs:delete") && (
+        <Button icon="trash" text="Delete…" onClick={() => setAsked("delete")} />
+      )}
+      {(asked === "delete" || asked === "redact") && <EraseDialog run={run} how={asked} {...ends} />}
       {asked === "cancel" && <CancelDialog run={run} {...ends} />}
       {asked === "resume" && <ResumeDialog run={run} steps={steps} {...ends} />}
     </>

@@ -1,6 +1,6 @@
 import { useEffect } from "preact/hooks";
 import { isMissing } from "../../lib/api.ts";
-import { dateTime, duration, instantOf, lasted } from "../../lib/format.ts";
+import { dateTime, duration, instantOf, lasted, plain } from "../../lib/format.ts";
 import { useFollowed, useLoaded, useTick } from "../../lib/hooks.ts";
 import { noteRecent } from "../../lib/prefs.ts";
 import { address, hrefOf, setQuery } from "../../lib/router.ts";
@@ -191,6 +191,7 @@ function RunFacts({ run, now }: { run: RunView; now: number }) {
           </a>,
         ],
         run.timeoutAt && run.endedAt === undefined && ["Times out", dateTime(run.timeoutAt)],
+        run.redactedAt && ["Redacted", `${dateTime(run.redactedAt)} by ${plain(run.redactedBy)}`],
         run.cancellationCause && ["Cancelled by", <Text key="cause" of={run.cancellationCause} />],
       ]}
     />

@@ -165,10 +165,12 @@ export async function rewriteNotes(
       return text === undefined ? [] : [{ sequence, text }];
     });
     if (changed.length === 0) continue;
-    await session.run(sql`UPDATE run_history SET detail = v.detail FROM ${session.seams.rowsFrom("v", {
-      sequence: column.bigint(changed.map(({ sequence }) => sequence)),
-      detail: column.text(changed.map(({ text }) => text)),
-    })} WHERE run_history.run_id = ${runId} AND run_history.sequence = v.sequence`);
+    await session.run(
+      sql`UPDATE run_history SET detail = v.detail FROM ${session.seams.rowsFrom("v", {
+        sequence: column.bigint(changed.map(({ sequence }) => sequence)),
+        detail: column.text(changed.map(({ text }) => text)),
+      })} WHERE run_history.run_id = ${runId} AND run_history.sequence = v.sequence`,
+    );
   }
 }
 

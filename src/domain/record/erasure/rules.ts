@@ -16,7 +16,9 @@ export type EndedStatus = (typeof endedStatuses)[number];
 const kept: ReadonlySet<string> = new Set([
   ...["attempt", "execution_seq", "worker_id", "deployment", "step_id", "step_ids", "from", "from_step"],
   ...["retry_in_ms", "tries", "until", "actor_id", "child_run_id", "event_id", "event_ids", "cause"],
-  ...["injected", "had_output", "max_tries", "timeout_ms", "function_id", "run_id", "condition", "lost"],
+  ...["injected", "had_output", "timed_out", "gathered", "resumed", "lease_until", "code", "event_name"],
+  ...["function_id", "run_id", "condition", "event", "stream", "key", "run", "entity_id"],
+  ...["restored", "compensation_failed"],
 ]);
 
 interface Noted extends Record<string, unknown> {
@@ -48,19 +50,26 @@ export function redactedDetail(text: string, redaction: Redaction, stepId?: stri
       case "steps":
         return [name, value];
       case "ending":
-        return [name, isOwn ? { ...detail.ending, error: errorOf(detail.ending!.error), reason: undefined } : value];
+        return [
+          name,
+          isOwn ? { ...detail.ending, error: errorOf(detail.ending!.error), reason: undefined } : value,
+        ];
       case "error":
         return [name, isOwn ? errorOf(value) : value];
       default:
-        return [name, !isOwn || kept.has(name) || typeof value === "number" || value === null ? value : mark];
+        return [name, !isOwn || kept.has(name) || value === null ? value : mark];
     }
   };
   const made = JSON.stringify(Object.fromEntries(Object.entries(detail).map(entryOf)));
   return made === text ? undefined : made;
 }
 
-const withoutValues = ({ output: _output, original_output: _original, error: _error, ...rest }: Record<string, unknown>) =>
-  rest;
+const withoutValues = ({
+  output: _output,
+  original_output: _original,
+  error: _error,
+  ...rest
+}: Record<string, unknown>) => rest;
 
 /** JSON text of lines that say when and where they were written, and nothing else; undefined as above. */
 export function redactedLines(text: string, redaction: Redaction, step?: string): string | undefined {

@@ -118,7 +118,10 @@ const notOver = (runId: string): Fault =>
   new Fault("failed_precondition", `run ${runId} is not over: cancel it, or wait for its end`);
 
 const isAwaited = (runId: string): Fault =>
-  new Fault("failed_precondition", `another run still waits to be told of the end of run ${runId}: try again`);
+  new Fault(
+    "failed_precondition",
+    `another run still waits to be told of the end of run ${runId}: try again`,
+  );
 
 async function requireOver(session: Session, environmentId: string, { id, status }: rows.HeldRun) {
   if (status === "active") throw notOver(id);

@@ -130,7 +130,9 @@ export async function deleteRuns(session: Session, runIds: readonly string[]): P
   if (over.length === 0) return 0;
   const gone = among(column.text(over.map(({ id }) => id)));
   const counts = await session.runAll([
-    ...tablesOfRuns.map(({ table, ofRun }) => sql`DELETE FROM ${sql.raw(table)} WHERE ${sql.raw(ofRun)} ${gone}`),
+    ...tablesOfRuns.map(
+      ({ table, ofRun }) => sql`DELETE FROM ${sql.raw(table)} WHERE ${sql.raw(ofRun)} ${gone}`,
+    ),
     sql`DELETE FROM runs WHERE id ${gone}`,
   ]);
   return counts.at(-1)!;

@@ -71,7 +71,8 @@ const registryOperations = (projections: Projections): Operation[] => [
         lastEventSeq: BigInt(position),
       }),
     ),
-    handle: (input, call) => projections.register(call.environmentId, input as DefinitionInput, call.caller.id),
+    handle: (input, call) =>
+      projections.register(call.environmentId, input as DefinitionInput, call.caller.id),
   }),
   unary({
     name: "projections.delete",

@@ -269,7 +269,11 @@ const historyIn = (store: Store) => ({
   async history(environmentId: string, name: string, { before, limit }: { before?: number; limit?: number }) {
     const most = pageSize(limit);
     const found = await revisionsOf(store, environmentId, name, { before, limit: most + 1 });
-    if (found.length === 0 && before === undefined && !(await getProjection(store, keyOf(environmentId, name))))
+    if (
+      found.length === 0 &&
+      before === undefined &&
+      !(await getProjection(store, keyOf(environmentId, name)))
+    )
       throw unknownProjection(name);
     return { entries: found.slice(0, most), hasMore: found.length > most };
   },

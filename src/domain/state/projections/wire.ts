@@ -112,7 +112,9 @@ export function fromSavesBody(body: Record<string, unknown>): Record<string, unk
 const readWord = (status: string): string => (status === "running" ? "active" : status);
 
 /** Of a projection that is folded by SQL, as it was sent. */
-const fromMade = (made: Pick<SqlProjectionRow, "table_sql" | "event_handlers" | "description"> | undefined) =>
+const fromMade = (
+  made: Pick<SqlProjectionRow, "table_sql" | "event_handlers" | "description"> | undefined,
+) =>
   made
     ? {
         ...{ type: "sql", sqlDefinition: made.table_sql, description: made.description },
