@@ -37,7 +37,10 @@ const deleted: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   delayed_events: {
     "engine/emit/delayed-rows": "the event, the dead letters of the outbox, or the caller's own",
   },
-  outbox: { "record/outbox/rows": "sent, or a dead letter: requeued, discarded, or 90 days old" },
+  outbox: {
+    "record/outbox/rows": "sent, or a dead letter: requeued, discarded, or 90 days old",
+    "record/erasure/rows": "the audit: somebody redacted the event of the message",
+  },
   group_deliveries: {
     "realtime/groups/ack": "acknowledged by a member, or written to it",
     "realtime/groups/claim": "the dead letters of the outbox, kind group",

@@ -20,8 +20,8 @@ import type { RunStatus } from "../wire/types.ts";
 import type {
   DeleteRunsOptions,
   ListRunsOptions,
-  Redacted,
   RedactedRun,
+  RedactedValues,
   RunCalls,
   RunsFound,
 } from "./client-types.ts";
@@ -176,17 +176,17 @@ const erasingCalls = (rpc: RunRpc): ErasingCalls => ({
   },
 
   redactStep: async (stepId, { reason = "" } = {}) =>
-    redactionOf(await rpc<Partial<Redacted>>("RedactStep", { stepId, reason }, safe)),
+    redactionOf(await rpc<Partial<RedactedValues>>("RedactStep", { stepId, reason }, safe)),
 
   async redactEvent(eventId, { reason = "" } = {}) {
     const { redactedAt } = redactionOf(
-      await rpc<Partial<Redacted>>("RedactEvent", { eventId, reason }, safe),
+      await rpc<Partial<RedactedValues>>("RedactEvent", { eventId, reason }, safe),
     );
     return { redactedAt };
   },
 });
 
-const redactionOf = ({ redactedAt = "", redactedBy = "" }: Partial<Redacted>): Redacted => ({
+const redactionOf = ({ redactedAt = "", redactedBy = "" }: Partial<RedactedValues>): RedactedValues => ({
   ...{ redactedAt, redactedBy },
 });
 

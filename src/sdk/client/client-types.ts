@@ -217,7 +217,7 @@ export interface RunCalls {
   /** Overwrites what a run that is over was given, made and wrote. `redactEvent` is for its event. */
   redactRun(runId: string, options?: { reason?: string }): Promise<RedactedRun>;
   /** The same of one step: the row's id or the SDK's. */
-  redactStep(stepId: string, options?: { reason?: string }): Promise<Redacted>;
+  redactStep(stepId: string, options?: { reason?: string }): Promise<RedactedValues>;
   /** Overwrites the payload of any event. */
   redactEvent(eventId: string, options?: { reason?: string }): Promise<{ redactedAt: string }>;
 }
@@ -232,12 +232,12 @@ export interface DeleteRunsOptions {
   reason?: string;
 }
 
-export interface Redacted {
+export interface RedactedValues {
   redactedAt: string;
   redactedBy: string;
 }
 
-export interface RedactedRun extends Redacted {
+export interface RedactedRun extends RedactedValues {
   eventId: string;
   /** Whether the event that started the run is redacted as well, or gone. */
   eventRedacted: boolean;

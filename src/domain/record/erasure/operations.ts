@@ -1,7 +1,7 @@
 import { type Static, Type } from "@sinclair/typebox";
 import { namesOfEvent } from "../../../gate/things.ts";
-import { RunStatus } from "../../../gen/svc/v1/types_pb.ts";
 import { SvcService } from "../../../gen/svc/v1/svc_pb.ts";
+import { RunStatus } from "../../../gen/svc/v1/types_pb.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
 import { invalid } from "../../../kit/fault.ts";
 import { type Call, type Operation, rpc, unary } from "../../../kit/operation.ts";
@@ -43,7 +43,7 @@ const redactionOf = ({ at, by }: Redaction) => ({ redactedAt: timestampOf(at), r
 const special = { isAudited: true };
 
 const EventInput = Type.Object({ entityId: Type.Optional(Type.String()), eventId: id, reason });
-type NamedEvent = Static<typeof EventInput> & { name?: string; entity_id?: string | null };
+type JudgedEvent = Static<typeof EventInput> & { name?: string; entity_id?: string | null };
 
 export const erasureOperations = (erasure: Erasure): Operation[] => [
   ...deletions(erasure),
@@ -78,7 +78,7 @@ export const erasureOperations = (erasure: Erasure): Operation[] => [
     special,
     summary: "Overwrites the payload of an event, with snapshots and webhook requests that may hold it.",
     input: EventInput,
-    about: ({ eventId, name, entity_id: stream }: NamedEvent) => [
+    about: ({ eventId, name, entity_id: stream }: JudgedEvent) => [
       eventId,
       ...(name === undefined ? [] : namesOfEvent(name)),
       // As the call of streams asks.

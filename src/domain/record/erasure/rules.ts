@@ -18,7 +18,7 @@ const kept: ReadonlySet<string> = new Set([
   ...["retry_in_ms", "tries", "until", "actor_id", "child_run_id", "event_id", "event_ids", "cause"],
   ...["injected", "had_output", "timed_out", "gathered", "resumed", "lease_until", "code", "event_name"],
   ...["function_id", "run_id", "condition", "event", "stream", "key", "run", "entity_id"],
-  ...["restored", "compensation_failed"],
+  ...["restored", "compensation_failed", "events"],
 ]);
 
 interface Noted extends Record<string, unknown> {

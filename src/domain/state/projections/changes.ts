@@ -1,10 +1,12 @@
 import type { Instant } from "../../../kit/clock.ts";
+import { missing } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
+import { pageSize } from "../../../kit/page.ts";
 import { sql } from "../../../kit/sql.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import { changesMax } from "./limits.ts";
 import { getProjection, type ProjectionKey, type ProjectionRow, whereProjection } from "./rows.ts";
-import { isStorable } from "./rules.ts";
+import { isStorable, unknownProjection } from "./rules.ts";
 import { getSqlProjection, type SqlProjectionRow } from "./sql/rows.ts";
 
 export type ProjectionChangeType = "update" | "status_change" | "delete";
@@ -79,7 +81,7 @@ export async function noteChange(
 }
 
 /** Newest first, from below `before` when it is given. */
-export async function revisionsOf(
+async function revisionsOf(
   reads: Pick<Store, "all">,
   environmentId: string,
   name: string,
@@ -93,7 +95,7 @@ export async function revisionsOf(
   return rows.map(toRevision);
 }
 
-export async function revisionAt(
+async function revisionAt(
   reads: Pick<Store, "one">,
   environmentId: string,
   name: string,
@@ -104,3 +106,26 @@ export async function revisionAt(
     WHERE environment_id = ${environmentId} AND name = ${name} AND entity_version = ${version}`);
   return row && toRevision(row);
 }
+
+/** The recorded changes of projections. */
+export const projectionHistory = (store: Store) => ({
+  /** Newest first; also of a projection that is deleted. */
+  async history(environmentId: string, name: string, { before, limit }: { before?: number; limit?: number }) {
+    const most = pageSize(limit);
+    const found = await revisionsOf(store, environmentId, name, { before, limit: most + 1 });
+    if (
+      found.length === 0 &&
+      before === undefined &&
+      !(await getProjection(store, { environment_id: environmentId, name }))
+    )
+      throw unknownProjection(name);
+    return { entries: found.slice(0, most), hasMore: found.length > most };
+  },
+
+  /** One entry of the history. */
+  async revision(environmentId: string, name: string, version: number): Promise<ProjectionRevision> {
+    const found = await revisionAt(store, environmentId, name, version);
+    if (!found) throw missing("projection version", `${name.slice(0, 128)}/${version}`);
+    return found;
+  },
+});

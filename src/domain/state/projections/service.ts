@@ -1,10 +1,10 @@
 import type { Instant } from "../../../kit/clock.ts";
-import { Fault, invalid, missing } from "../../../kit/fault.ts";
+import { Fault, invalid } from "../../../kit/fault.ts";
 import { searchBytesMax } from "../../../kit/limits.ts";
 import { pageOffset, pageSize } from "../../../kit/page.ts";
 import type { Basics, Session, Store } from "../../../store/store.ts";
 import { clearError, noError } from "./advance.ts";
-import { noteChange, type ProjectionRevision, revisionAt, revisionsOf } from "./changes.ts";
+import { noteChange, projectionHistory } from "./changes.ts";
 import { findEvent, type SteppedReads } from "./event-rows.ts";
 import { stateAt } from "./history.ts";
 import { eventsBehind } from "./lag.ts";
@@ -134,12 +134,6 @@ const keyOf = (environmentId: string, name: string): ProjectionKey => ({
 });
 
 export function openProjections({ store, clock, ids, onChanged, onTablesLeft }: ProjectionsDeps) {
-  async function readOf(environmentId: string, name: string): Promise<HeldProjection> {
-    const held = await readProjection(store, keyOf(environmentId, name));
-    if (!held) throw unknownProjection(name);
-    return held;
-  }
-
   /** `work` answers whether it changed anything. */
   async function change(
     environmentId: string,
@@ -174,48 +168,7 @@ export function openProjections({ store, clock, ids, onChanged, onTablesLeft }: 
       return registered;
     },
 
-    async get(environmentId: string, name: string, asked: ReadInput): Promise<ReadProjection> {
-      const { generation: wanted = 0, asOf } = asked;
-      const partition = partitionOf("partition", asked.partition);
-      for (;;) {
-        const held = await readOf(environmentId, name);
-        const generation =
-          wanted === 0 ? readGeneration(held) : held.generations.find((one) => one.generation === wanted);
-        if (!generation)
-          throw new Fault("not_found", `generation ${wanted} of projection "${name}" not found`);
-        const state =
-          asOf === undefined
-            ? await getState(store, generation, partition)
-            : await stateAt(store, generation, { partition, asOf, now: clock.now() });
-        // The states of a generation that is gone may be swept already: they look as if never folded.
-        if (!state && (await getProjection(store, held))?.generation !== held.generation) continue;
-        const made = held.mode === "sql" ? await getSqlProjection(store, held) : undefined;
-        return { held, generation, partition, state: state?.state === null ? undefined : state, made };
-      }
-    },
-
-    ...historyIn(store),
-
-    list: (environmentId: string, query: ListProjectionsQuery) => listWithTables(store, environmentId, query),
-
-    async standing(environmentId: string, name: string): Promise<ProjectionStanding> {
-      const held = await readOf(environmentId, name);
-      const generation = readGeneration(held);
-      const building = held.generations.find((one) => one.generation > held.generation);
-      const lag = await lagOf({ store, clock }, held, generation).catch(() => undefined);
-      const isRebuilt = held.generations.some(({ target }) => target !== null);
-      const rebuild = isRebuilt ? await getRebuild(store, held) : undefined;
-      return { held, generation, building, lag, rebuild };
-    },
-
-    async partitions(environmentId: string, name: string, { search, limit }: PartitionsInput) {
-      if (Buffer.byteLength(search) > searchBytesMax) throw invalid("q", `at most ${searchBytesMax} bytes`);
-      if (!search.isWellFormed() || search.includes("\0"))
-        throw invalid("q", "must be well-formed Unicode without zero bytes");
-      const held = await readOf(environmentId, name);
-      const most = limit === undefined || limit <= 0 ? partitionsDefault : Math.min(limit, partitionsMax);
-      return listPartitions(store, readGeneration(held), { search, limit: most });
-    },
+    ...readsIn({ store, clock }),
 
     pause: (environmentId: string, name: string, actorId: string) =>
       change(environmentId, name, actorId, async (session, held, now) => {
@@ -264,26 +217,54 @@ export function openProjections({ store, clock, ids, onChanged, onTablesLeft }: 
   };
 }
 
-const historyIn = (store: Store) => ({
-  /** Newest first; also of a projection that is deleted. */
-  async history(environmentId: string, name: string, { before, limit }: { before?: number; limit?: number }) {
-    const most = pageSize(limit);
-    const found = await revisionsOf(store, environmentId, name, { before, limit: most + 1 });
-    if (
-      found.length === 0 &&
-      before === undefined &&
-      !(await getProjection(store, keyOf(environmentId, name)))
-    )
-      throw unknownProjection(name);
-    return { entries: found.slice(0, most), hasMore: found.length > most };
+async function readOf(store: Store, environmentId: string, name: string): Promise<HeldProjection> {
+  const held = await readProjection(store, keyOf(environmentId, name));
+  if (!held) throw unknownProjection(name);
+  return held;
+}
+
+const readsIn = ({ store, clock }: Pick<ProjectionsDeps, "store" | "clock">) => ({
+  async get(environmentId: string, name: string, asked: ReadInput): Promise<ReadProjection> {
+    const { generation: wanted = 0, asOf } = asked;
+    const partition = partitionOf("partition", asked.partition);
+    for (;;) {
+      const held = await readOf(store, environmentId, name);
+      const generation =
+        wanted === 0 ? readGeneration(held) : held.generations.find((one) => one.generation === wanted);
+      if (!generation) throw new Fault("not_found", `generation ${wanted} of projection "${name}" not found`);
+      const state =
+        asOf === undefined
+          ? await getState(store, generation, partition)
+          : await stateAt(store, generation, { partition, asOf, now: clock.now() });
+      // The states of a generation that is gone may be swept already: they look as if never folded.
+      if (!state && (await getProjection(store, held))?.generation !== held.generation) continue;
+      const made = held.mode === "sql" ? await getSqlProjection(store, held) : undefined;
+      return { held, generation, partition, state: state?.state === null ? undefined : state, made };
+    }
   },
 
-  /** One entry of the history. */
-  async revision(environmentId: string, name: string, version: number): Promise<ProjectionRevision> {
-    const found = await revisionAt(store, environmentId, name, version);
-    if (!found) throw missing("projection version", `${name.slice(0, 128)}/${version}`);
-    return found;
+  list: (environmentId: string, query: ListProjectionsQuery) => listWithTables(store, environmentId, query),
+
+  async standing(environmentId: string, name: string): Promise<ProjectionStanding> {
+    const held = await readOf(store, environmentId, name);
+    const generation = readGeneration(held);
+    const building = held.generations.find((one) => one.generation > held.generation);
+    const lag = await lagOf({ store, clock }, held, generation).catch(() => undefined);
+    const isRebuilt = held.generations.some(({ target }) => target !== null);
+    const rebuild = isRebuilt ? await getRebuild(store, held) : undefined;
+    return { held, generation, building, lag, rebuild };
   },
+
+  async partitions(environmentId: string, name: string, { search, limit }: PartitionsInput) {
+    if (Buffer.byteLength(search) > searchBytesMax) throw invalid("q", `at most ${searchBytesMax} bytes`);
+    if (!search.isWellFormed() || search.includes("\0"))
+      throw invalid("q", "must be well-formed Unicode without zero bytes");
+    const held = await readOf(store, environmentId, name);
+    const most = limit === undefined || limit <= 0 ? partitionsDefault : Math.min(limit, partitionsMax);
+    return listPartitions(store, readGeneration(held), { search, limit: most });
+  },
+
+  ...projectionHistory(store),
 });
 
 async function listWithTables(

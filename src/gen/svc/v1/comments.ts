@@ -886,6 +886,7 @@ export const comments: Readonly<Record<string, string>> = {
   "svc.v1.DeleteRunsRequest.until": "Only runs that were created at this time or before.",
   "svc.v1.DeleteRunsRequest.limit": "How many at most, up to 10,000; zero means 1,000.",
   "svc.v1.DeleteRunsRequest.reason": "Why, for the audit.",
+  "svc.v1.DeleteRunsResponse.deleted": "How many runs were deleted.",
   "svc.v1.DeleteRunsResponse.has_more": "More of them are there: call again.",
   "svc.v1.RedactRunRequest.run_id": "Id of the run (run_…).",
   "svc.v1.RedactRunRequest.reason": "Why, for the audit.",

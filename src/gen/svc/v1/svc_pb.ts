@@ -2437,6 +2437,8 @@ export const DeleteRunsRequestSchema: GenMessage<DeleteRunsRequest, {jsonType: D
  */
 export type DeleteRunsResponse = Message<"svc.v1.DeleteRunsResponse"> & {
   /**
+   * How many runs were deleted.
+   *
    * @generated from field: int32 deleted = 1;
    */
   deleted: number;
@@ -2454,6 +2456,8 @@ export type DeleteRunsResponse = Message<"svc.v1.DeleteRunsResponse"> & {
  */
 export type DeleteRunsResponseJson = {
   /**
+   * How many runs were deleted.
+   *
    * @generated from field: int32 deleted = 1;
    */
   deleted?: number;
