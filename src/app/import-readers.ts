@@ -91,7 +91,7 @@ const byColumn: Readonly<Record<string, ColumnReader>> = {
     author_id: id,
     role_id: id,
   },
-  ...{ hash: id, schema_hash: id, patched_by: line, table_name: line },
+  ...{ hash: id, schema_hash: id, patched_by: line, redacted_by: line, table_name: line },
   ...{ change_type: word, source: word, on_timeout: word, type: word, cancellation_cause: word },
   ...{ description: text, change_reason: text, idempotency_key: text, schema_breach: text },
   ...{ value: text, code: text, message: text, frame: text, error_message: text, table_sql: text },

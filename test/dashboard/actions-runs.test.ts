@@ -109,6 +109,28 @@ describe.each(engines)("what is done with runs in the dashboard on %s", (engine)
     );
   });
 
+  test("a run that is over is redacted with its event, shows no old text, and is deleted", async () => {
+    const worker = await functionWithWorker(server, "erased", "erased.asked");
+    const id = await emit(server, "erased.asked", { mail: "ada@example.com" });
+    await worker.complete(await worker.job(), { sent: "ada@example.com" });
+    const { eventId } = await rpc("GetRun", { id });
+    const admin = await sessionOf(server, "admin");
+    await acting(server, engine, { path: `runs/${id}`, session: admin }, async (on) => {
+      await on.heading("Completed");
+      const typed = { Reason: "article 17", "Redact the event that started it as well": true } as const;
+      await on.send({ opens: "Redact…", typed, sends: "Redact the run" });
+      await on.told("Run and event redacted");
+      await on.page.getByText("$redacted").first().waitFor();
+      expect(await on.page.content()).not.toContain("ada@example.com");
+      expect(await on.page.getByRole("button", { name: "Copy as curl" }).count()).toBe(0);
+      expect((await server.api(`/api/v1/events/${eventId}`)).body.data).toBeNull();
+      await on.send({ opens: "Delete…", typed: { Reason: "article 17" }, sends: "Delete the run" });
+      await on.told("Run deleted");
+      await on.page.waitForURL(/runs$/);
+    });
+    expect((await server.rpc("SvcService", "GetRun", { id })).status).toBe(404);
+  });
+
   test("what started a run is copied as a call that a shell runs, and starts another", async () => {
     const worker = await functionWithWorker(server, "copied", "copied.asked");
     const id = await emit(server, "copied.asked", { order: 17, note: "it's $HOME `date`" });

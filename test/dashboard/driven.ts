@@ -98,6 +98,9 @@ export const driven = {
   ],
   "actions-runs": [
     "runs.cancelSubtree",
+    "runs.delete",
+    "runs.redact",
+    "events.redact",
     "runs.inject",
     "runs.pause",
     "runs.resume",

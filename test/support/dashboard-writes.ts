@@ -88,8 +88,13 @@ export function writesOf(
     if (file === carrier) continue;
     const code = codeOf(text);
     // A method of RPC is named by its own text, be it handed on from somewhere else.
-    for (const { name, path, reads } of ways)
-      if (!reads && path.startsWith("/svc.") && text.includes(`"${path.split("/").at(-1)}"`)) names.add(name);
+    for (const { name, path, reads } of ways) {
+      if (reads || !path.startsWith("/svc.")) continue;
+      const [service = "", method = ""] = path.split(/[./]/).slice(-2);
+      const isAlone = ways.filter((way) => way.path.endsWith(`/${method}`)).length === 1;
+      // Of two services with one method the page names which.
+      if (text.includes(isAlone ? `"${method}"` : `"${service}", "${method}"`)) names.add(name);
+    }
     for (const { index, 0: call } of code.matchAll(/\brest(?:<[^()]*>)?\(/g)) {
       const asked = argumentsAt(text, code, index + call.length - 1);
       const method =

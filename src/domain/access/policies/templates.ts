@@ -19,6 +19,7 @@ const writes = [
   "functions:register",
   "functions:invoke",
   "runs:cancel",
+  "runs:delete",
   "events:emit",
   "outbox:manage",
   "entities:append",
