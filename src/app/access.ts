@@ -1,3 +1,4 @@
+import { arePasswordsOff } from "../domain/access/issuers/service.ts";
 import { openKeyManagement } from "../domain/access/keys/manage.ts";
 import { keysOperations } from "../domain/access/keys/operations.ts";
 import {
@@ -24,12 +25,14 @@ import { loginLimits, openThrottle } from "../domain/access/sessions/throttle.ts
 import { looksLikeToken, openTokens } from "../domain/access/sessions/tokens.ts";
 import { usersOperations } from "../domain/access/users/operations.ts";
 import { typesOf } from "../gate/subject.ts";
+import type { AddressGuard } from "../kit/addresses.ts";
 import { actsForPlatform } from "../kit/caller.ts";
 import { insufficientPermissions } from "../kit/fault.ts";
 import type { Call, Operation } from "../kit/operation.ts";
 import type { IdentityPart } from "./identity.ts";
 import { foldParts, type Host, type Part, type PartShape } from "./part.ts";
 import type { AppRights } from "./rights.ts";
+import { openSignInPart } from "./sign-in.ts";
 import { openTenancyPart, type TenancyNeeds } from "./tenancy.ts";
 
 export type AccessPart = ReturnType<typeof openAccess>;
@@ -37,6 +40,8 @@ export type AccessPart = ReturnType<typeof openAccess>;
 export interface AccessNeeds extends Omit<TenancyNeeds, "people"> {
   identity: IdentityPart;
   rights: Pick<AppRights, "require" | "granted">;
+  /** Which addresses providers may have. */
+  guard: AddressGuard;
   /** Every operation of the server; called once all parts are open. */
   registry: () => readonly Operation[];
   /** Audited calls of the org, newest first. */
@@ -74,14 +79,30 @@ export function openAccess(host: Host, needs: AccessNeeds) {
   const { orgs } = tenancyPart;
   const tokens = openTokens({ keyring, now: clock.now });
   const throttle = openThrottle({ store, clock, ...loginLimits });
+  // The list of users says when each came last.
+  const onSessions = (orgId: string) => {
+    host.changes.ofOrg(orgId, "sessions");
+    host.changes.ofOrg(orgId, "users");
+  };
   const sessions = openSessions({
     ...{ store, clock, register, tokens, throttle, users, keys, platformUsers },
     links: identity.links,
-    // The list of users says when each came last.
-    onBegun(orgId) {
-      host.changes.ofOrg(orgId, "sessions");
-      host.changes.ofOrg(orgId, "users");
+    onBegun: onSessions,
+    passwords: {
+      areOff: arePasswordsOff,
+      async recordBreakGlass(session, id, address) {
+        const payload = { user_id: id, address };
+        await platformAudit.record(session, {
+          type: "platform.break_glass",
+          by: { kind: "platform", id },
+          payload,
+        });
+        host.log.warn("platform.break_glass", { user: id, address });
+      },
     },
+  });
+  const signIn = openSignInPart(host, {
+    ...{ identity, sessions, throttle, tokens, guard: needs.guard, onSessions },
   });
   const sessionManagement = openSessionManagement({
     ...{ store, clock, sessions },
@@ -124,7 +145,8 @@ export function openAccess(host: Host, needs: AccessNeeds) {
     duties: [],
   };
   return {
-    ...foldParts([own, tenancyPart]),
+    ...foldParts([own, signIn, tenancyPart]),
+    reseal: signIn.reseal,
     /** Whose session a token is, for authentication. */
     sessions: { find: sessions.find, looksLikeToken, cookieOf: cookieValue },
   } satisfies PartShape;

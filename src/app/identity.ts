@@ -1,16 +1,20 @@
+import { dropIdentitiesOf } from "../domain/access/issuers/service.ts";
 import { openKeyring } from "../domain/access/keyring/service.ts";
 import { bootstrap, dashboardEmail } from "../domain/access/keys/bootstrap.ts";
 import type { KeyChange } from "../domain/access/keys/manage.ts";
 import { keys as openKeys } from "../domain/access/keys/service.ts";
 import { openPlatformAudit, type PlatformAudit } from "../domain/access/platform/audit.ts";
 import { openPlatformUsers } from "../domain/access/platform/service.ts";
+import { openSignedInPlatformUsers } from "../domain/access/platform/signed-in.ts";
 import { openSnapshots } from "../domain/access/policies/snapshots.ts";
 import { platformScope } from "../domain/access/roles/rules.ts";
 import { openRoles, type RoleChange, type RoleScope } from "../domain/access/roles/service.ts";
 import { openSessionRegister, type SessionKind, sessionMs } from "../domain/access/sessions/register.ts";
 import { openSignInLinks } from "../domain/access/sessions/sign-in-links.ts";
 import { tenancy as openTenancy } from "../domain/access/tenancy/service.ts";
+import type { RolesOf } from "../domain/access/users/carried-roles.ts";
 import { users as openUsers } from "../domain/access/users/service.ts";
+import { openSignedInUsers } from "../domain/access/users/signed-in.ts";
 import { bootstrapKeyFileOf, masterKeyFileOf } from "../settings/settings.ts";
 import type { Session } from "../store/store.ts";
 import type { Host, PartShape } from "./part.ts";
@@ -56,9 +60,9 @@ function openPeople({ config, store, clock, ids, log, changes }: Host) {
   const endSessions = (kind: SessionKind) => (session: Session, id: string) =>
     register.endOf(session, kind, id);
   const keys = openKeys({ store, clock, ids, endSessions: endSessions("desktop") });
+  const rolesOf: RolesOf = (reader, orgId) => roles.known(reader, { orgId, kind: "tenant" });
   const users = openUsers({
-    ...{ store, clock, ids, tenancy },
-    rolesOf: (reader, orgId) => roles.known(reader, { orgId, kind: "tenant" }),
+    ...{ store, clock, ids, tenancy, rolesOf, dropIdentities: dropIdentitiesOf },
     endSessions: endSessions("user"),
   });
   const platformAudit = openPlatformAudit({
@@ -77,7 +81,12 @@ function openPeople({ config, store, clock, ids, log, changes }: Host) {
     audit: platformAudit,
     scope: platformScope(),
     endSessions: endSessions("platform"),
+    dropIdentities: dropIdentitiesOf,
   });
+  const signedIn = {
+    tenant: openSignedInUsers({ clock, rolesOf }),
+    platform: openSignedInPlatformUsers({ clock, audit: platformAudit }),
+  };
   const recordKey = record.key;
   return {
     tenancy,
@@ -85,6 +94,7 @@ function openPeople({ config, store, clock, ids, log, changes }: Host) {
     keys,
     users,
     platformUsers,
+    signedIn,
     roles,
     snapshots,
     platformAudit /** Records in the platform's audit that one of its keys changed, in the transaction of the change. */,

@@ -103,7 +103,7 @@ export function openParts(host: Host, needs: PartsNeeds): Parts {
   const access = open(
     "access",
     openAccess(host, {
-      ...{ identity, rights, registry },
+      ...{ identity, rights, registry, guard: engine.guard },
       forgetEnvironment: engine.forgetEnvironment,
       forgetKey: members.forgetKey,
       pastDecisions: audit.audit.pastDecisions,
@@ -128,6 +128,7 @@ export function openParts(host: Host, needs: PartsNeeds): Parts {
     async reseal(session, again) {
       await engine.secrets.reseal(session, again);
       await integrations.reseal(session, again);
+      await access.reseal(session, again);
     },
   };
 }

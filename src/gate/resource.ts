@@ -33,6 +33,7 @@ const singulars: Readonly<Record<string, string>> = {
   policies: "policy",
   users: "user",
   sessions: "session",
+  issuers: "issuer",
   projects: "project",
   webhooks: "webhook",
   "agent:tools": "agent-tool",

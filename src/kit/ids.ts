@@ -9,6 +9,7 @@ export type IdKind =
   | "job"
   | "env"
   | "ins"
+  | "iss"
   | "proj"
   | "org"
   | "role"

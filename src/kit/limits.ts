@@ -67,3 +67,7 @@ export const integrityEnvironmentsMax = 1_000;
 /** Rows that a round of retention deletes in one transaction, and slices in one round. */
 export const expireSliceMax = 200;
 export const expireSlicesMax = 500;
+
+/** Of the URL by which an issuer is known, and of what it names: people, its sessions, values of claims. */
+export const issuerUrlBytesMax = 500;
+export const providerTextBytesMax = 255;

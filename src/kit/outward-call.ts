@@ -23,8 +23,10 @@ export function requireCallableUrl(field: string, text: string): void {
 
 export interface OutwardCall {
   url: string;
-  /** Sent unchanged, because a signature covers its bytes. */
-  body: string;
+  /** Sent unchanged, because a signature covers its bytes. Without one the call is a GET. */
+  body?: string;
+  /** Of the body: JSON when left out. */
+  contentType?: string;
   headers: Readonly<Record<string, string>>;
   /** Of the whole call, with the name's resolution and what `read` reads. */
   timeoutMs: number;
@@ -52,8 +54,8 @@ const aborted = (signal: AbortSignal) =>
   );
 
 /**
- * Posts to URLs that users registered. It connects to the very address that was checked and follows no
- * redirect: otherwise a name server or the one called could point the call into a private network.
+ * Posts to URLs that users registered, or reads them. It connects to the very address that was checked and
+ * follows no redirect: otherwise a name server or the one called could point the call into a private network.
  */
 export function openOutwardCaller({ clock, guard, resolve = resolveAll }: OutwardCallerDeps) {
   /**
@@ -71,7 +73,7 @@ export function openOutwardCaller({ clock, guard, resolve = resolveAll }: Outwar
   }
 
   return async function call<Answer>(
-    { url, body, headers, timeoutMs, signal }: OutwardCall,
+    { url, body, contentType = "application/json", headers, timeoutMs, signal }: OutwardCall,
     read: (response: Response) => Answer | Promise<Answer>,
   ): Promise<Answer> {
     if (signal?.aborted) throw new TransportFailure("the caller gave the answer up");
@@ -86,18 +88,19 @@ export function openOutwardCaller({ clock, guard, resolve = resolveAll }: Outwar
       at.hostname = address.includes(":") ? `[${address}]` : address;
       const isTls = target.protocol === "https:";
       const response = await fetch(at, {
-        method: "POST",
+        method: body === undefined ? "GET" : "POST",
         redirect: "manual",
         // A proxy from the environment variables would connect to another address than the one that was
         // checked.
         proxy: false,
         signal: over.signal,
-        body,
+        body: body ?? null,
         // The runtime decompresses whole, whatever is read of it: 400 bytes become gigabytes.
         decompress: false,
         headers: {
           ...headers,
-          ...{ Host: target.host, "Content-Type": "application/json", "Accept-Encoding": "identity" },
+          ...{ Host: target.host, "Accept-Encoding": "identity" },
+          ...(body !== undefined && { "Content-Type": contentType }),
         },
         // A kept connection whose certificate was verified for one name must not serve another name.
         ...(isTls && { keepalive: false, tls: { serverName: target.hostname } }),

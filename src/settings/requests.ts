@@ -10,6 +10,13 @@ export const requestSettings = {
     about:
       "Believe the last entries of X-Forwarded-For and X-Forwarded-Proto: a load balancer of yours writes them.",
   }),
+  oidcAllowHttp: setting({
+    env: "SVC_OIDC_ALLOW_HTTP",
+    parse: boolean,
+    fallback: false,
+    about:
+      "Sign in by OpenID providers over plain HTTP; without it only those of this machine may do without TLS.",
+  }),
   strictEnvironment: setting({
     env: "SVC_STRICT_ENVIRONMENT",
     parse: boolean,

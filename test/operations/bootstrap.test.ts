@@ -74,7 +74,7 @@ describe.each(engines)("first boot on %s", (engine) => {
       ids,
       log: kept.log,
       keys: openKeys({ store, clock, ids, endSessions }),
-      users: openUsers({ store, clock, ids, tenancy, rolesOf: async () => [], endSessions }),
+      users: openUsers({ store, clock, ids, tenancy, rolesOf: async () => [], endSessions, dropIdentities: async () => 0 }),
       path: home.keyFile,
       adminKey: undefined,
       adminPassword: undefined,

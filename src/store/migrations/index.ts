@@ -9,6 +9,7 @@ import { runLogs } from "./0072_run_logs.ts";
 import { installation } from "./0073_installation.ts";
 import { deployments } from "./0074_deployments.ts";
 import { redactions } from "./0075_redactions.ts";
+import { issuers } from "./0076_issuers.ts";
 
 /** What came after 0.40.0, in order; a landed one is never edited. The rows of `tables/` have it, too. */
 export const migrations: readonly Migration[] = [
@@ -22,4 +23,5 @@ export const migrations: readonly Migration[] = [
   installation,
   deployments,
   redactions,
+  issuers,
 ];

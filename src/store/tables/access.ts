@@ -1,3 +1,4 @@
+import { issuerUrlBytesMax, providerTextBytesMax } from "../../kit/limits.ts";
 import { callerIdBytes, changing, ours, type Tables, utf8 } from "./table.ts";
 
 /** Orgs, their environments and people, and what they may do. */
@@ -8,8 +9,9 @@ export const tablesOfAccess: Tables = {
     endsWith: "their owner deletes them",
     // `access_version` grows with every change of a role or policy of the org: nodes see by it whether what
     // they know is current.
+    // `passwords_off`: its users sign in by an issuer alone.
     columns: `id TEXT PRIMARY KEY, name TEXT NOT NULL, created_at BIGINT NOT NULL, updated_at BIGINT NOT NULL,
-      access_version BIGINT NOT NULL DEFAULT 0, preferences TEXT`,
+      access_version BIGINT NOT NULL DEFAULT 0, preferences TEXT, passwords_off BIGINT NOT NULL DEFAULT 0`,
     texts: { id: ours },
     exported: "the first line has it",
   },
@@ -112,22 +114,31 @@ export const tablesOfAccess: Tables = {
     endsWith:
       "24 hours, loop `cluster.forget`; a logout, an admin, a new password, a rotation, or with their user, key or org; at most 200 each",
     // A token is believed as long as its row is here. `id` is the hash of what the token carries,
-    // `subject_id` a user's or a platform user's id, of a desktop session a key's.
+    // `subject_id` a user's or a platform user's id, of a desktop session a key's. `issuer_id` and
+    // `provider_sid`: the issuer that it came from, and the session there, which may end it.
     columns: `id TEXT PRIMARY KEY, kind TEXT NOT NULL, subject_id TEXT NOT NULL, org_id TEXT NOT NULL,
       created_at BIGINT NOT NULL, expires_at BIGINT NOT NULL, address TEXT NOT NULL DEFAULT '',
-      user_agent TEXT NOT NULL DEFAULT '', last_used_at BIGINT`,
+      user_agent TEXT NOT NULL DEFAULT '', last_used_at BIGINT, issuer_id TEXT, provider_sid TEXT`,
     indexes: [
       "sessions_by_subject (kind, subject_id, created_at)",
       "sessions_by_end (expires_at)",
       "sessions_by_org_newest (org_id, created_at, id)",
+      "sessions_by_provider (issuer_id, provider_sid) WHERE issuer_id IS NOT NULL",
     ],
-    texts: { id: ours, kind: ours, subject_id: callerIdBytes },
+    texts: {
+      id: ours,
+      kind: ours,
+      subject_id: callerIdBytes,
+      issuer_id: ours,
+      provider_sid: providerTextBytesMax,
+    },
     exported: "credentials",
   },
   login_attempts: {
-    holds: "counts of logins, under hashes",
+    holds: "counts of logins and what signs in once, under hashes",
     scope: "installation",
-    endsWith: "a minute after the first attempt; a known address after 30 days, loop `sessions.attempts`",
+    endsWith:
+      "a minute after the first attempt, ten after a sign-in by an issuer; a known address after 30 days, loop `sessions.attempts`",
     // `key`: a hash of what is counted, so that no address and no mistyped password stands here.
     columns: `key TEXT PRIMARY KEY, count BIGINT NOT NULL, ends_at BIGINT NOT NULL`,
     indexes: ["login_attempts_by_end (ends_at)"],
@@ -139,12 +150,49 @@ export const tablesOfAccess: Tables = {
     holds: "users of the platform",
     scope: "installation",
     endsWith: "they are deleted; at most 1,000",
+    // `break_glass`: the password works although passwords are off.
     columns: `id TEXT PRIMARY KEY, email TEXT NOT NULL, name TEXT NOT NULL, password_hash TEXT NOT NULL,
       roles TEXT NOT NULL, is_active BIGINT NOT NULL, tokens_after BIGINT NOT NULL,
-      created_at BIGINT NOT NULL, updated_at BIGINT NOT NULL, last_login_at BIGINT`,
+      created_at BIGINT NOT NULL, updated_at BIGINT NOT NULL, last_login_at BIGINT,
+      break_glass BIGINT NOT NULL DEFAULT 0`,
     indexes: ["UNIQUE platform_users_by_email (email)"],
     texts: { id: ours, email: utf8(254) },
     exported: "of the platform",
+  },
+  issuers: {
+    holds: "OpenID providers by which an org's people sign in, or the platform's",
+    scope: "org",
+    endsWith: "their org deletes them; at most 10 an org",
+    // `client_secret` is sealed, and empty where the client has none. `roles_claim` names the claim that
+    // `issuer_roles` translates. Of `org_platform`: users of the platform sign in by it.
+    columns: `id TEXT PRIMARY KEY, org_id TEXT NOT NULL, name TEXT NOT NULL, issuer TEXT NOT NULL,
+      client_id TEXT NOT NULL, client_secret TEXT NOT NULL, scopes TEXT NOT NULL, roles_claim TEXT NOT NULL,
+      is_enabled BIGINT NOT NULL, created_at BIGINT NOT NULL, updated_at BIGINT NOT NULL`,
+    indexes: ["UNIQUE issuers_by_url (org_id, issuer)"],
+    texts: { id: ours, issuer: issuerUrlBytesMax },
+    exported: "it has the client's secret",
+  },
+  issuer_roles: {
+    holds: "which role a value of an issuer's claim means",
+    scope: "org",
+    endsWith: "their issuer is changed or deleted; at most 200 of one",
+    // `value` `*` means everyone who signs in there. A role that was deleted gives nothing.
+    columns: `issuer_id TEXT NOT NULL, value TEXT NOT NULL, role_id TEXT NOT NULL, org_id TEXT NOT NULL,
+      PRIMARY KEY (issuer_id, value, role_id)`,
+    indexes: ["issuer_roles_by_org (org_id)"],
+    texts: { issuer_id: ours, value: providerTextBytesMax },
+    exported: "it goes with its issuer",
+  },
+  identities: {
+    holds: "people as their issuers name them",
+    scope: "org",
+    endsWith: "their user or org is deleted",
+    // A person is (issuer, subject) within an org; the issuer's row may be gone and come back.
+    columns: `org_id TEXT NOT NULL, issuer TEXT NOT NULL, subject TEXT NOT NULL, user_id TEXT NOT NULL,
+      created_at BIGINT NOT NULL, PRIMARY KEY (org_id, issuer, subject)`,
+    indexes: ["identities_by_user (user_id)"],
+    texts: { issuer: issuerUrlBytesMax, subject: providerTextBytesMax, user_id: ours },
+    exported: "credentials",
   },
   roles: {
     holds: "custom roles",

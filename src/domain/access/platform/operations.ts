@@ -20,6 +20,7 @@ const UserShape = Type.Object({
   email: text,
   name: described(text, "Name of the user, for people, such as `Ada`."),
   is_active: Type.Boolean(),
+  break_glass: Type.Boolean(),
   role_ids: Type.Array(text),
   created_at: instant,
   updated_at: instant,
@@ -31,6 +32,7 @@ const userJson = (user: PlatformUser) => ({
   email: user.email,
   name: user.name,
   is_active: user.isActive,
+  break_glass: user.breakGlass,
   role_ids: user.roles,
   created_at: rfc3339(user.createdAt),
   updated_at: rfc3339(user.updatedAt),
@@ -114,14 +116,16 @@ export const platformUsersOperations = (users: PlatformUsers): Operation[] => [
       email: Type.Optional(given),
       password: Type.Optional(given),
       is_active: Type.Optional(Type.Boolean()),
+      break_glass: Type.Optional(Type.Boolean()),
       role_ids: Type.Optional(roleIds),
     }),
     output: UserShape,
     rest: ["PUT", "PATCH"].map((verb) => ({ route: `${verb} ${path}/{id}`, encode })),
-    handle: ({ id, is_active, role_ids, ...change }, call) =>
+    handle: ({ id, is_active, break_glass, role_ids, ...change }, call) =>
       users.update(call.caller, id, {
         ...change,
         ...(is_active !== undefined && { isActive: is_active }),
+        ...(break_glass !== undefined && { breakGlass: break_glass }),
         ...(role_ids !== undefined && { roleIds: role_ids }),
       }),
   }),

@@ -10,6 +10,8 @@ export interface PlatformUser {
   /** Ids. */
   roles: string[];
   isActive: boolean;
+  /** The password lets the user in although passwords are off. */
+  breakGlass: boolean;
   /** Tokens from before this instant are refused. */
   tokensAfter: Instant;
   createdAt: Instant;
@@ -24,6 +26,7 @@ interface PlatformUserColumns {
   password_hash: string;
   roles: string;
   is_active: number;
+  break_glass: number;
   tokens_after: number;
   created_at: number;
   updated_at: number;
@@ -31,7 +34,7 @@ interface PlatformUserColumns {
 }
 
 const fields = sql.raw(
-  "id, email, name, password_hash, roles, is_active, tokens_after, created_at, updated_at, last_login_at",
+  "id, email, name, password_hash, roles, is_active, break_glass, tokens_after, created_at, updated_at, last_login_at",
 );
 
 const toUser = (row: PlatformUserColumns): PlatformUser => ({
@@ -41,15 +44,22 @@ const toUser = (row: PlatformUserColumns): PlatformUser => ({
   passwordHash: row.password_hash,
   roles: JSON.parse(row.roles) as string[],
   isActive: row.is_active !== 0,
+  breakGlass: row.break_glass !== 0,
   tokensAfter: row.tokens_after,
   createdAt: row.created_at,
   updatedAt: row.updated_at,
   lastLoginAt: row.last_login_at,
 });
 
-/** Locks all platform users: changes run one after the other, as each may count the others. */
-export async function holdUsers(session: Session, platformOrgId: string): Promise<void> {
-  await session.one(sql`SELECT id FROM orgs WHERE id = ${platformOrgId} ${session.seams.holdRow}`);
+/**
+ * Locks all platform users: changes run one after the other, as each may count the others. Answers whether
+ * their passwords are off.
+ */
+export async function holdUsers(session: Session, platformOrgId: string): Promise<boolean> {
+  const row = await session.one<{ passwords_off: number }>(
+    sql`SELECT passwords_off FROM orgs WHERE id = ${platformOrgId} ${session.seams.holdRow}`,
+  );
+  return row !== undefined && row.passwords_off !== 0;
 }
 
 /** While this lock is held no first user can be created either. */
@@ -96,7 +106,7 @@ export async function insertUser(session: Session, user: PlatformUser): Promise<
 export const updateUser = (session: Session, user: PlatformUser): Promise<number> =>
   session.run(sql`UPDATE platform_users SET email = ${user.email}, name = ${user.name},
     password_hash = ${user.passwordHash}, roles = ${JSON.stringify(user.roles)},
-    is_active = ${user.isActive ? 1 : 0}, tokens_after = ${user.tokensAfter}, updated_at = ${user.updatedAt}
+    is_active = ${user.isActive ? 1 : 0}, break_glass = ${user.breakGlass ? 1 : 0}, tokens_after = ${user.tokensAfter}, updated_at = ${user.updatedAt}
     WHERE id = ${user.id}`);
 
 export const deleteUser = (session: Session, id: string): Promise<number> =>
@@ -109,8 +119,11 @@ export const setRoles = (session: Session, id: string, roleIds: readonly string[
 export async function noteLogin(
   session: Session,
   { id, passwordHash, at }: { id: string; passwordHash: string; at: Instant },
-): Promise<{ tokensAfter: Instant } | undefined> {
-  const row = await session.one<{ tokens_after: number }>(sql`UPDATE platform_users SET last_login_at = ${at}
-    WHERE id = ${id} AND password_hash = ${passwordHash} AND is_active = 1 RETURNING tokens_after`);
-  return row && { tokensAfter: row.tokens_after };
+): Promise<{ tokensAfter: Instant; breakGlass: boolean } | undefined> {
+  const row = await session.one<{
+    tokens_after: number;
+    break_glass: number;
+  }>(sql`UPDATE platform_users SET last_login_at = ${at}
+    WHERE id = ${id} AND password_hash = ${passwordHash} AND is_active = 1 RETURNING tokens_after, break_glass`);
+  return row && { tokensAfter: row.tokens_after, breakGlass: row.break_glass !== 0 };
 }

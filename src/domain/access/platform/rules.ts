@@ -11,19 +11,22 @@ export const platformEventTypes = [
   "platform.key.revoked",
   "platform.role.changed",
   "platform.session.ended",
+  "platform.issuer.changed",
+  "platform.break_glass",
   "platform.impersonated",
 ] as const;
 
 export type PlatformEventType = (typeof platformEventTypes)[number];
 
 export const adminRoleId = "role_platform_admin";
+export const platformUsersMax = 1_000;
 
 const isAdmin = (user: Pick<PlatformUser, "isActive" | "roles">): boolean =>
   user.isActive && user.roles.includes(adminRoleId);
 
 /** A change of a user as it is stored. */
 export type StoredUserChange = Partial<
-  Pick<PlatformUser, "name" | "email" | "roles" | "isActive" | "passwordHash">
+  Pick<PlatformUser, "name" | "email" | "roles" | "isActive" | "passwordHash" | "breakGlass">
 >;
 
 export const endsSessions = ({ passwordHash, isActive }: StoredUserChange): boolean =>
@@ -38,13 +41,17 @@ export const changed = (before: PlatformUser, change: StoredUserChange, at: Inst
 });
 
 /** What the audit keeps of a change: of a password only that it was changed. */
-export const auditedChange = ({ name, email, roles, isActive, passwordHash }: StoredUserChange) => ({
-  ...(name !== undefined && { name }),
-  ...(email !== undefined && { email }),
-  ...(roles && { role_ids: roles }),
-  ...(isActive !== undefined && { is_active: isActive }),
-  ...(passwordHash !== undefined && { password_changed: true }),
-});
+export const auditedChange = (change: StoredUserChange) => {
+  const { name, email, roles, isActive, passwordHash, breakGlass } = change;
+  return {
+    ...(name !== undefined && { name }),
+    ...(email !== undefined && { email }),
+    ...(roles && { role_ids: roles }),
+    ...(isActive !== undefined && { is_active: isActive }),
+    ...(passwordHash !== undefined && { password_changed: true }),
+    ...(breakGlass !== undefined && { break_glass: breakGlass }),
+  };
+};
 
 /**
  * Throws when the change leaves no active platform_admin. Own roles do not count: another admin may change
@@ -58,6 +65,25 @@ export function requireAdminLeft(
   if (!isAdmin(before) || (after && isAdmin(after))) return;
   if (all.some((user) => user.id !== before.id && isAdmin(user))) return;
   throw new Fault("failed_precondition", "the last active platform_admin must stay");
+}
+
+const isKept = (user: PlatformUser): boolean => isAdmin(user) && user.breakGlass && user.passwordHash !== "";
+
+/**
+ * Throws when passwords are off and the change leaves nobody whose password lets them in: without the
+ * provider the platform would have no way in.
+ */
+export function requireBreakGlassLeft(
+  all: readonly PlatformUser[],
+  before: PlatformUser,
+  after: PlatformUser | undefined,
+): void {
+  if (!isKept(before) || (after && isKept(after))) return;
+  if (all.some((user) => user.id !== before.id && isKept(user))) return;
+  throw new Fault(
+    "failed_precondition",
+    "passwords are off: the last active platform_admin with break_glass must stay",
+  );
 }
 
 const dayMs = 24 * 60 * 60 * 1000;

@@ -11,8 +11,6 @@ import type { PlatformUser } from "./rows.ts";
 import * as rows from "./rows.ts";
 import * as rules from "./rules.ts";
 
-const platformUsersMax = 1_000;
-
 export type { PlatformUser } from "./rows.ts";
 
 export interface NewPlatformUser {
@@ -30,6 +28,8 @@ export interface PlatformUserChange {
   password?: string;
   /** False ends every session of the user and refuses new ones. */
   isActive?: boolean;
+  /** Whether the password lets the user in although passwords are off. */
+  breakGlass?: boolean;
   roleIds?: readonly string[];
 }
 
@@ -39,6 +39,8 @@ export interface PlatformUsersDeps extends Basics<"store" | "clock" | "ids"> {
   roles: Pick<Roles, "known" | "require">;
   /** Ends every session of the user, in the same transaction. */
   endSessions: (session: Session, userId: string) => Promise<void>;
+  /** Forgets how issuers name the user, in the transaction that deletes it. */
+  dropIdentities: (session: Session, userId: string) => Promise<unknown>;
   audit: Pick<PlatformAudit, "record">;
   scope: RoleScope;
 }
@@ -83,6 +85,7 @@ export function openPlatformUsers(deps: PlatformUsersDeps) {
       ...(await readNew(input)),
       roles: [...roleIds],
       isActive: true,
+      breakGlass: false,
       tokensAfter: 0,
       createdAt: at,
       updatedAt: at,
@@ -121,8 +124,8 @@ export function openPlatformUsers(deps: PlatformUsersDeps) {
       return store.write(async (session) => {
         await rows.holdUsers(session, scope.orgId);
         const user = { ...prepared, roles: await readRoles(session, input.roleIds ?? []) };
-        if ((await rows.allUsers(session)).length >= platformUsersMax)
-          throw new Fault("resource_exhausted", `at most ${platformUsersMax} platform users`);
+        if ((await rows.allUsers(session)).length >= rules.platformUsersMax)
+          throw new Fault("resource_exhausted", `at most ${rules.platformUsersMax} platform users`);
         await insert(session, user, caller);
         return user;
       });
@@ -133,12 +136,14 @@ export function openPlatformUsers(deps: PlatformUsersDeps) {
       const wanted = await readChange(asked);
       try {
         return await store.write(async (session) => {
-          await rows.holdUsers(session, scope.orgId);
+          const arePasswordsOff = await rows.holdUsers(session, scope.orgId);
           const before = await find(session, id);
           const roles = asked.roleIds === undefined ? undefined : await readRoles(session, asked.roleIds);
           const change = { ...wanted, ...(roles && { roles }) };
           const after = rules.changed(before, change, clock.now());
-          rules.requireAdminLeft(await rows.allUsers(session), before, after);
+          const all = await rows.allUsers(session);
+          rules.requireAdminLeft(all, before, after);
+          if (arePasswordsOff) rules.requireBreakGlassLeft(all, before, after);
           await rows.updateUser(session, after);
           if (rules.endsSessions(change)) await endSessions(session, id);
           const payload = { user_id: id, ...rules.auditedChange(change) };
@@ -153,10 +158,13 @@ export function openPlatformUsers(deps: PlatformUsersDeps) {
 
     async delete(caller: Caller, id: string) {
       await store.write(async (session) => {
-        await rows.holdUsers(session, scope.orgId);
+        const arePasswordsOff = await rows.holdUsers(session, scope.orgId);
         const before = await find(session, id);
-        rules.requireAdminLeft(await rows.allUsers(session), before, undefined);
+        const all = await rows.allUsers(session);
+        rules.requireAdminLeft(all, before, undefined);
+        if (arePasswordsOff) rules.requireBreakGlassLeft(all, before, undefined);
         await rows.deleteUser(session, id);
+        await deps.dropIdentities(session, id);
         await endSessions(session, id);
         const payload = { user_id: id, email: before.email };
         await audit.record(session, { type: "platform.user.deleted", by: caller, payload });
@@ -166,9 +174,9 @@ export function openPlatformUsers(deps: PlatformUsersDeps) {
     find: (id: string) => rows.userById(store, id),
     findByEmail: (email: string) => rows.userByEmail(store, email),
     /** Locks the account's row; undefined when the password has changed since this hash was read. */
-    async noteLogin(session: Session, id: string, passwordHash: string): Promise<LoggedIn | undefined> {
+    async noteLogin(session: Session, id: string, passwordHash: string) {
       const account = await rows.noteLogin(session, { id, passwordHash, at: clock.now() });
-      return account && { ...account, orgId: scope.orgId };
+      return account && ({ ...account, orgId: scope.orgId } satisfies LoggedIn);
     },
 
     /** The names that a login answers. */
@@ -205,10 +213,12 @@ async function readChange({
   email,
   password,
   isActive,
+  breakGlass,
 }: PlatformUserChange): Promise<rules.StoredUserChange> {
   const read: rules.StoredUserChange = {
     ...(name !== undefined && { name: readUserName(name) }),
     ...(isActive !== undefined && { isActive }),
+    ...(breakGlass !== undefined && { breakGlass }),
   };
   if (read.name === "") throw invalid("name", "must not be empty");
   if (email !== undefined) read.email = readEmail(email);

@@ -30,7 +30,11 @@ export interface PlatformAccounts {
   find(id: string): Promise<PlatformAccount | undefined>;
   findByEmail(email: string): Promise<PlatformAccount | undefined>;
   /** Locks the account's row; undefined when the password has changed since this hash was read. */
-  noteLogin(session: Session, id: string, passwordHash: string): Promise<LoggedIn | undefined>;
+  noteLogin(
+    session: Session,
+    id: string,
+    passwordHash: string,
+  ): Promise<(LoggedIn & { breakGlass: boolean }) | undefined>;
   roleNamesOf(roleIds: readonly string[]): Promise<string[]>;
 }
 

@@ -24,6 +24,7 @@ export const SessionShape = Type.Object({
   ),
   address: Type.Optional(described(text, "Address that it was begun from.")),
   user_agent: Type.Optional(described(text, "What the client that began it calls itself.")),
+  issuer_id: Type.Optional(described(text, "The issuer by which it was begun (`iss_…`).")),
   is_current: Type.Boolean({ description: "Whether the request came with this session." }),
 });
 
@@ -40,6 +41,7 @@ const sessionJson = (one: ListedSession) => ({
   ...(one.lastUsedAt !== undefined && { last_used_at: rfc3339(one.lastUsedAt) }),
   ...(one.address !== "" && { address: one.address }),
   ...(one.userAgent !== "" && { user_agent: one.userAgent }),
+  ...(one.issuerId !== null && { issuer_id: one.issuerId }),
 });
 
 const listJson = ({ sessions, nextCursor }: SessionList) => ({

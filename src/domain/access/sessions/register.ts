@@ -69,6 +69,7 @@ export function openSessionRegister(
         orgId,
         after,
         from,
+        by,
       }: {
         kind: SessionKind;
         subjectId: string;
@@ -78,6 +79,8 @@ export function openSessionRegister(
          */
         after: Instant;
         from: LoginOrigin;
+        /** The issuer that it came from, and which session there. */
+        by?: { issuerId: string; sid: string | undefined };
       },
     ): Promise<Issued> {
       const sid = ids.secret(sidBytes);
@@ -88,7 +91,11 @@ export function openSessionRegister(
       const userAgent = (from.userAgent ?? "").slice(0, userAgentCharsMax);
       const address = from.address.slice(0, addressCharsMax);
       const row = { id: idOf(sid), kind, subjectId, orgId, createdAt, expiresAt, address, userAgent };
-      await rows.insertSession(session, row);
+      await rows.insertSession(session, {
+        ...row,
+        issuerId: by?.issuerId ?? null,
+        providerSid: by?.sid ?? null,
+      });
       return { kind, subjectId, orgId, sid, createdAt, expiresAt };
     },
     find: (sid: string) => find(idOf(sid)),
@@ -105,6 +112,8 @@ export function openSessionRegister(
     async endOf(session: Session, kind: SessionKind, subjectId: string) {
       await rows.deleteSessionsOf(session, { kind, subjectId });
     },
+    /** Ends what came from the issuer: of one of its own sessions, or of a user. Answers whose they were. */
+    endOfIssuer: rows.deleteOfIssuer,
     /** Deletes expired sessions. */
     async forgetExpired(write: Store["write"]) {
       const before = clock.now();

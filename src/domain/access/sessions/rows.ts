@@ -16,10 +16,12 @@ interface SessionColumns {
   address: string;
   user_agent: string;
   last_used_at: number | null;
+  issuer_id: string | null;
+  provider_sid: string | null;
 }
 
 const fields = sql.raw(
-  "id, kind, subject_id, org_id, created_at, expires_at, address, user_agent, last_used_at",
+  "id, kind, subject_id, org_id, created_at, expires_at, address, user_agent, last_used_at, issuer_id, provider_sid",
 );
 
 const toSession = (row: SessionColumns) => ({
@@ -36,6 +38,9 @@ const toSession = (row: SessionColumns) => ({
   userAgent: row.user_agent,
   /** To about a minute; null before its first use. */
   lastUsedAt: row.last_used_at,
+  /** The issuer that it came from, and the session there; null for a password, a link and a key. */
+  issuerId: row.issuer_id,
+  providerSid: row.provider_sid,
 });
 
 /** By id, those that exist. */
@@ -92,9 +97,9 @@ export const sessionKinds = ["user", "platform", "desktop"] as const;
 
 export const insertSession = (session: Session, row: Omit<SessionRow, "lastUsedAt">): Promise<number> =>
   session.run(sql`INSERT INTO sessions
-      (id, kind, subject_id, org_id, created_at, expires_at, address, user_agent)
+      (id, kind, subject_id, org_id, created_at, expires_at, address, user_agent, issuer_id, provider_sid)
     VALUES (${row.id}, ${row.kind}, ${row.subjectId}, ${row.orgId}, ${row.createdAt}, ${row.expiresAt},
-            ${row.address}, ${row.userAgent})`);
+            ${row.address}, ${row.userAgent}, ${row.issuerId}, ${row.providerSid})`);
 
 type SessionSubject = Pick<SessionRow, "kind" | "subjectId">;
 
@@ -120,6 +125,18 @@ export const deleteOthers = (
 ): Promise<number> =>
   session.run(sql`DELETE FROM sessions
     WHERE kind IN ${sql.list(sessionKinds)} AND subject_id = ${subjectId} AND id <> ${but}`);
+
+/** Those that came from the issuer: of its own session `sid`, or of the user. Answers whose they were. */
+export const deleteOfIssuer = async (
+  session: Session,
+  issuerId: string,
+  { sid, subjectId }: { sid?: string | undefined; subjectId?: string | undefined },
+): Promise<string[]> =>
+  (
+    await session.all<{ subject_id: string }>(sql`DELETE FROM sessions WHERE issuer_id = ${issuerId}
+      ${sid === undefined ? sql`` : sql`AND provider_sid = ${sid}`}
+      ${subjectId === undefined ? sql`` : sql`AND subject_id = ${subjectId}`} RETURNING subject_id`)
+  ).map(({ subject_id }) => subject_id);
 
 export const updateLastUsed = (session: Session, used: UsedSlice): Promise<number> =>
   session.run(lastUsed("sessions", used, session.seams));

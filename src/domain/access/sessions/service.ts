@@ -4,7 +4,7 @@ import { Fault } from "../../../kit/fault.ts";
 import { keyLeaseMs } from "../../../kit/limits.ts";
 import { hashPassword, verifyPassword } from "../../../kit/password.ts";
 import { ttlCache } from "../../../kit/ttl-cache.ts";
-import type { Store } from "../../../store/store.ts";
+import type { Session, Store } from "../../../store/store.ts";
 import type { Keys } from "../keys/service.ts";
 import type { Users } from "../users/service.ts";
 import { accountOf, type KnownSession, type PlatformAccounts } from "./accounts.ts";
@@ -32,12 +32,22 @@ export interface SessionsDeps {
   keys: Pick<Keys, "byId" | "hold">;
   platformUsers: PlatformAccounts;
   links: Pick<SignInLinks, "take">;
+  passwords: {
+    /** Whether users of the org sign in by an issuer alone. */
+    areOff: (session: Session, orgId: string) => Promise<boolean>;
+    /** Audits that a platform user whose password always works has used it, in the login's transaction. */
+    recordBreakGlass: (session: Session, userId: string, address: string) => Promise<void>;
+  };
   /** Called after the commit of a session of the org. */
   onBegun: (orgId: string) => void;
 }
 
 const sessionsRemembered = 10_000;
 export const badLogin = (): Fault => new Fault("unauthenticated", "Invalid email or password");
+
+/** Said to those alone who know the password. */
+const passwordsOff = (): Fault =>
+  new Fault("permission_denied", "passwords are off: sign in by an issuer", { code: "PASSWORDS_OFF" });
 
 /** The token of a session that is committed. */
 function issue({ onBegun, tokens }: SessionsDeps, made: Issued) {
@@ -60,7 +70,7 @@ async function read(deps: SessionsDeps, token: string): Promise<KnownSession | u
 }
 
 export function openSessions(deps: SessionsDeps) {
-  const { store, clock, register, tokens, throttle, users, keys, platformUsers, links } = deps;
+  const { store, clock, register, tokens, throttle, users, keys, platformUsers, links, passwords } = deps;
 
   const remembered = ttlCache<KnownSession>({
     clock,
@@ -82,9 +92,11 @@ export function openSessions(deps: SessionsDeps) {
     const isKnown = await throttle.attempt(account, login.address);
     hashOfNoAccount ??= hashPassword("belongs to no account");
     const user = await findByEmail(email);
-    const hash = user?.passwordHash ?? (await hashOfNoAccount);
+    // A user whom an issuer has made has no password, and costs a guess as much as an unknown one.
+    const own = user?.passwordHash || undefined;
+    const hash = own ?? (await hashOfNoAccount);
     const matches = await verifyPassword(login.password, hash, isKnown ? account : undefined);
-    if (!user || !matches) throw badLogin();
+    if (!user || own === undefined || !matches) throw badLogin();
     await throttle.succeeded(account, login.address);
     return user;
   }
@@ -96,6 +108,7 @@ export function openSessions(deps: SessionsDeps) {
       // The account changed while the password was compared: the password may be the old one.
       if (!account) throw badLogin();
       const { orgId, tokensAfter } = account;
+      if (await passwords.areOff(session, orgId)) throw passwordsOff();
       return register.add(session, { kind: "user", subjectId: id, orgId, after: tokensAfter, from });
     });
     return issue(deps, made);
@@ -135,7 +148,9 @@ export function openSessions(deps: SessionsDeps) {
       const made = await store.write(async (session) => {
         const account = await platformUsers.noteLogin(session, id, user.passwordHash);
         if (!account) throw badLogin();
-        const { orgId, tokensAfter } = account;
+        const { orgId, tokensAfter, breakGlass } = account;
+        if (breakGlass) await passwords.recordBreakGlass(session, id, from.address);
+        else if (await passwords.areOff(session, orgId)) throw passwordsOff();
         return register.add(session, { kind: "platform", subjectId: id, orgId, after: tokensAfter, from });
       });
       const [{ token }, roles] = await Promise.all([
@@ -166,6 +181,13 @@ export function openSessions(deps: SessionsDeps) {
       if (!claims) return;
       await register.end(claims.sid);
       remembered.forget(token);
+    },
+
+    /** Ends sessions in the write, and drops what this node remembers of them after its commit. */
+    async endOfIssuer(issuerId: string, whose: { sid?: string | undefined; subjectId?: string | undefined }) {
+      const ended = new Set(await store.write((session) => register.endOfIssuer(session, issuerId, whose)));
+      if (ended.size > 0) remembered.forgetWhere(({ caller }) => ended.has(caller.id));
+      return ended.size;
     },
 
     /** The id of the token's session. */

@@ -68,7 +68,10 @@ export const tablesOfOrg = [
   "role_policies",
   "policies",
   "roles",
+  "issuer_roles",
+  "issuers",
   "users",
+  "identities",
   // After users and keys: a login locks one of these first.
   "sessions",
   "projects",

@@ -9,8 +9,7 @@ import { CarriedRoles, type RolesOf } from "./carried-roles.ts";
 import type { CarriedRole, NewUser, UserRow } from "./rows.ts";
 import * as rows from "./rows.ts";
 import * as rules from "./rules.ts";
-
-const usersMax = 10_000;
+import { noPassword, usersMax } from "./signed-in.ts";
 
 export type { CarriedRole, NewUser, UserRow } from "./rows.ts";
 
@@ -36,6 +35,8 @@ export interface UsersDeps extends Basics<"store" | "clock" | "ids"> {
   rolesOf: RolesOf;
   /** Ends every session of the user, in the same transaction. */
   endSessions: (session: Session, userId: string) => Promise<void>;
+  /** Forgets how issuers name the user, in the transaction that deletes it. */
+  dropIdentities: (session: Session, userId: string) => Promise<unknown>;
 }
 
 /** Users that one query looks up. */
@@ -140,6 +141,7 @@ export function users(deps: UsersDeps) {
       await store.write(async (session) => {
         await hold(session, caller.orgId, id);
         await rows.deleteUser(session, id);
+        await deps.dropIdentities(session, id);
         await endSessions(session, id);
       });
     },
@@ -154,7 +156,7 @@ export function users(deps: UsersDeps) {
         new Fault("permission_denied", "current_password: is not the current password", {
           field: "current_password",
         });
-      if (!(await verifyPassword(current, compared, id))) throw wrong();
+      if (compared === noPassword || !(await verifyPassword(current, compared, id))) throw wrong();
       const passwordHash = await hashPassword(next, id);
       await store.write(async (session) => {
         const before = await hold(session, orgId, id);

@@ -1,0 +1,205 @@
+import { Fault, missing } from "../../../kit/fault.ts";
+import { openHolderLimit } from "../../../kit/holder-limit.ts";
+import { providerTextBytesMax } from "../../../kit/limits.ts";
+import { TransportFailure } from "../../../kit/outward-call.ts";
+import { deviceIntervalSeconds, exchangesMax, exchangesOfAllMax, logoutTokenSeconds } from "./limits.ts";
+import { type Metadata, type Providers, unanswered } from "./provider.ts";
+import type { Issuer } from "./rows.ts";
+import { type Claims, claimAt, errorWord, type Person, personOf, refusedToken } from "./rules.ts";
+
+/** An issuer that is enabled, with its client's secret. */
+export interface OpenedIssuer extends Issuer {
+  clientSecret: string;
+}
+
+/** What a provider has proven: who the person is, and which of its sessions that is. */
+export interface Proven {
+  issuer: Issuer;
+  person: Person;
+  sid: string | undefined;
+}
+
+export interface DeviceCode {
+  deviceCode: string;
+  userCode: string;
+  verificationUri: string;
+  verificationUriComplete: string | undefined;
+  expiresIn: number;
+  interval: number;
+}
+
+/** What a logout token ends: a session of the provider, or all of a person's. */
+export interface Ended {
+  issuer: Issuer;
+  /** Tells one logout token from another. */
+  tokenId: string;
+  sid: string | undefined;
+  subject: string | undefined;
+}
+
+export type Exchange = ReturnType<typeof openExchange>;
+
+export interface ExchangeDeps {
+  providers: Providers;
+  /** Undefined for one that is missing or not enabled. */
+  opened: (issuerId: string) => Promise<OpenedIssuer | undefined>;
+}
+
+const deviceGrant = "urn:ietf:params:oauth:grant-type:device_code";
+const logoutEvent = "http://schemas.openid.net/event/backchannel-logout";
+
+const shortText = (value: unknown): string | undefined =>
+  typeof value === "string" && value !== "" && Buffer.byteLength(value) <= providerTextBytesMax
+    ? value
+    : undefined;
+
+const refusedBy = (answer: Claims): Fault =>
+  new Fault("unauthenticated", `the provider refuses the sign-in: ${errorWord(answer.error)}`);
+
+/** What is asked of providers for one sign-in. */
+export function openExchange({ providers, opened }: ExchangeDeps) {
+  const underWay = openHolderLimit({
+    ...{ most: exchangesMax, all: exchangesOfAllMax, what: "sign-ins", whose: "issuer" },
+  });
+
+  /** Asks the provider of an issuer that is enabled; any other looks like none. */
+  async function within<Answer>(
+    issuerId: string,
+    work: (issuer: OpenedIssuer, metadata: Metadata) => Promise<Answer>,
+  ): Promise<Answer> {
+    const issuer = await opened(issuerId);
+    if (!issuer) throw missing("issuer", issuerId);
+    const leave = underWay.acquire(issuerId);
+    try {
+      return await work(issuer, await providers.metadata(issuer.issuer));
+    } catch (error) {
+      throw error instanceof TransportFailure ? unanswered(error) : error;
+    } finally {
+      leave();
+    }
+  }
+
+  const post = (
+    { clientId: id, clientSecret: secret }: OpenedIssuer,
+    found: Metadata,
+    url: string,
+    form: Record<string, string>,
+  ) => providers.post(found, url, { id, secret }, form);
+
+  /** The person of an answer with tokens. */
+  async function proven(
+    issuer: OpenedIssuer,
+    found: Metadata,
+    answer: Claims,
+    nonce: string | undefined,
+  ): Promise<Proven> {
+    const audience = issuer.clientId;
+    const claims = await providers.verify(found, answer.id_token, {
+      ...{ audience, requiredClaims: ["sub", "aud", "iat", "exp"] },
+    });
+    if (nonce !== undefined && claims.nonce !== nonce) throw refusedToken("its nonce is another one");
+    const isShared = Array.isArray(claims.aud) && claims.aud.length > 1;
+    if (claims.azp === undefined ? isShared : claims.azp !== audience)
+      throw refusedToken("it was made for another client");
+    const lacks = claims.email === undefined || claimAt(claims, issuer.rolesClaim) === undefined;
+    const { access_token } = answer;
+    let more: Claims = {};
+    if (lacks && found.userinfo !== undefined && typeof access_token === "string") {
+      more = await providers.userinfo(found.userinfo, access_token);
+      if (more.sub !== claims.sub) throw refusedToken("the provider tells of another person");
+    }
+    return {
+      issuer,
+      person: personOf({ ...more, ...claims }, issuer.rolesClaim),
+      sid: shortText(claims.sid),
+    };
+  }
+
+  return {
+    /** Where a browser goes to sign in. */
+    authorizationUrl: (
+      issuerId: string,
+      asked: { redirectUri: string; state: string; nonce: string; challenge: string },
+    ): Promise<string> =>
+      within(issuerId, async ({ clientId, scopes }, { authorization }) => {
+        const url = new URL(authorization);
+        for (const [name, value] of Object.entries({
+          ...{ response_type: "code", client_id: clientId, scope: scopes, redirect_uri: asked.redirectUri },
+          ...{ state: asked.state, nonce: asked.nonce },
+          ...{ code_challenge: asked.challenge, code_challenge_method: "S256" },
+        }))
+          url.searchParams.set(name, value);
+        return url.href;
+      }),
+
+    byCode: (
+      issuerId: string,
+      {
+        code,
+        redirectUri,
+        verifier,
+        nonce,
+      }: { code: string; redirectUri: string; verifier: string; nonce: string },
+    ): Promise<Proven> =>
+      within(issuerId, async (issuer, found) => {
+        const answer = await post(issuer, found, found.token, {
+          ...{ grant_type: "authorization_code", code, redirect_uri: redirectUri, code_verifier: verifier },
+        });
+        if (answer.error !== undefined) throw refusedBy(answer);
+        return proven(issuer, found, answer, nonce);
+      }),
+
+    beginDevice: (issuerId: string): Promise<DeviceCode> =>
+      within(issuerId, async (issuer, found) => {
+        if (found.device === undefined)
+          throw new Fault("failed_precondition", "the provider knows no sign-in by a device code");
+        const answer = await post(issuer, found, found.device, { scope: issuer.scopes });
+        if (answer.error !== undefined) throw refusedBy(answer);
+        const { device_code, user_code, verification_uri, expires_in, interval } = answer;
+        if (
+          typeof device_code !== "string" ||
+          typeof user_code !== "string" ||
+          typeof verification_uri !== "string" ||
+          !/^https?:/.test(verification_uri)
+        )
+          throw new TransportFailure("its device code has no form");
+        const whole = answer.verification_uri_complete;
+        return {
+          ...{ deviceCode: device_code, userCode: user_code, verificationUri: verification_uri },
+          verificationUriComplete: typeof whole === "string" && /^https?:/.test(whole) ? whole : undefined,
+          expiresIn: typeof expires_in === "number" ? expires_in : 600,
+          interval: Math.max(deviceIntervalSeconds, typeof interval === "number" ? interval : 0),
+        };
+      }),
+
+    /** `aborted` with code `AUTHORIZATION_PENDING` while the person has not said yes. */
+    byDevice: (issuerId: string, deviceCode: string): Promise<Proven> =>
+      within(issuerId, async (issuer, found) => {
+        const answer = await post(issuer, found, found.token, {
+          ...{ grant_type: deviceGrant, device_code: deviceCode },
+        });
+        if (answer.error === "authorization_pending" || answer.error === "slow_down")
+          throw new Fault("aborted", "the sign-in is not confirmed yet", {
+            ...{ code: "AUTHORIZATION_PENDING", headers: { "Retry-After": String(deviceIntervalSeconds) } },
+          });
+        if (answer.error !== undefined) throw refusedBy(answer);
+        return proven(issuer, found, answer, undefined);
+      }),
+
+    /** Of a logout token (OpenID Connect Back-Channel Logout 1.0, section 2.6); throws `invalid_argument`. */
+    loggedOut: (issuerId: string, token: string): Promise<Ended> =>
+      within(issuerId, async (issuer, found) => {
+        const claims = await providers.verify(found, token, {
+          ...{ audience: issuer.clientId, requiredClaims: ["aud", "iat", "jti", "events"] },
+          maxTokenAge: logoutTokenSeconds,
+        });
+        const { events, nonce, jti } = claims;
+        const isLogout = typeof events === "object" && events !== null && Object.hasOwn(events, logoutEvent);
+        if (!isLogout || nonce !== undefined) throw refusedToken("it is no logout token");
+        const [sid, subject, tokenId] = [shortText(claims.sid), shortText(claims.sub), shortText(jti)];
+        if (tokenId === undefined || (sid ?? subject) === undefined)
+          throw refusedToken("it names neither a session nor a person");
+        return { issuer, tokenId, sid, subject };
+      }),
+  };
+}

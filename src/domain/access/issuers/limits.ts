@@ -1,0 +1,31 @@
+/** Issuers of an org. */
+export const issuersMax = 10;
+/** Pairs of a value and a role of one issuer. */
+export const mappingMax = 200;
+export const issuerNameCharsMax = 100;
+export const clientIdCharsMax = 500;
+export const clientSecretCharsMax = 2_000;
+export const scopesCharsMax = 500;
+/** Values of a claim that are looked up; more are passed over. */
+export const claimValuesMax = 1_000;
+
+/** One call of a provider: discovery, keys, a code, a token. */
+export const providerTimeoutMs = 5_000;
+export const providerAnswerBytesMax = 1024 * 1024;
+/** Sign-ins by one issuer that a node has under way, and by all: a provider that hangs holds up its own. */
+export const exchangesMax = 8;
+export const exchangesOfAllMax = 64;
+/** How long a node believes a provider's discovery and keys, and the least between two looks for a new key. */
+export const providerKeptMs = 10 * 60_000;
+export const keysAgainMs = 30_000;
+export const providersKept = 1_000;
+/** How far a provider's clock may be off. */
+export const providerClockSeconds = 60;
+
+/** From the start of a sign-in to its callback. */
+export const flowMs = 10 * 60_000;
+export const returnToCharsMax = 1_000;
+/** A logout token that is older is refused. */
+export const logoutTokenSeconds = 300;
+/** Seconds between two looks of a device at least: as many as the limit on attempts lets through. */
+export const deviceIntervalSeconds = 7;

@@ -1,0 +1,198 @@
+import { Type } from "@sinclair/typebox";
+import { rfc3339 } from "../../../kit/clock.ts";
+import { described } from "../../../kit/described.ts";
+import { listedById, type Operation, unary } from "../../../kit/operation.ts";
+import type { ScopedRoutes } from "../roles/role.ts";
+import { mappingMax } from "./limits.ts";
+import { callbackPath } from "./paths.ts";
+import type { Issuers, ShownIssuer } from "./service.ts";
+
+const text = Type.String({ maxLength: 2_000 });
+const given = Type.String({ minLength: 1, maxLength: 2_000 });
+const instant = Type.String({ format: "date-time" });
+const byId = { id: described(given, "Id of the issuer (`iss_…`).") };
+const value = described(given, "A value of the claim; `*` means everyone who signs in.");
+
+const changes = {
+  client_secret: Type.Optional(
+    described(text, "Secret of that client, sealed and never answered; empty for a public client."),
+  ),
+  scopes: Type.Optional(described(text, "What is asked for, apart by spaces: `openid email profile`.")),
+  roles_claim: Type.Optional(
+    described(text, "The claim with groups or roles: `groups`, or a path such as `realm_access.roles`."),
+  ),
+  is_enabled: Type.Optional(Type.Boolean({ description: "Whether people may sign in by it." })),
+  roles: Type.Optional(
+    Type.Array(Type.Object({ value, role: described(given, "Name or id of the role.") }), {
+      maxItems: mappingMax,
+      description: "Which roles people get at each sign-in; replaced as a whole.",
+    }),
+  ),
+};
+
+export const IssuerShape = Type.Object({
+  ...byId,
+  org_id: text,
+  name: described(text, "What the button of the sign-in page says."),
+  issuer: described(text, "URL of the provider, as its tokens spell it."),
+  client_id: described(text, "Our client there."),
+  has_secret: Type.Boolean({ description: "Whether that client has a secret." }),
+  scopes: described(text, "What is asked for, apart by spaces."),
+  roles_claim: described(text, "The claim with groups or roles."),
+  is_enabled: Type.Boolean({ description: "Whether people may sign in by it." }),
+  roles: Type.Array(
+    Type.Object({
+      value,
+      role_id: text,
+      role: Type.Optional(described(text, "Name of the role; absent when the role is gone.")),
+    }),
+    { description: "Which roles people get at each sign-in." },
+  ),
+  callback_path: described(
+    text,
+    "What to register at the provider as redirect URI, behind this server's URL.",
+  ),
+  logout_path: described(text, "The same as URI of back-channel logouts."),
+  created_at: instant,
+  updated_at: instant,
+});
+
+const issuerJson = (issuer: ShownIssuer) => ({
+  id: issuer.id,
+  org_id: issuer.orgId,
+  name: issuer.name,
+  issuer: issuer.issuer,
+  client_id: issuer.clientId,
+  has_secret: issuer.hasSecret,
+  scopes: issuer.scopes,
+  roles_claim: issuer.rolesClaim,
+  is_enabled: issuer.isEnabled,
+  roles: issuer.roles.map(({ value: of, roleId, name }) => ({
+    ...{ value: of, role_id: roleId },
+    ...(name !== undefined && { role: name }),
+  })),
+  callback_path: callbackPath(issuer.id, "callback"),
+  logout_path: callbackPath(issuer.id, "logout"),
+  created_at: rfc3339(issuer.createdAt),
+  updated_at: rfc3339(issuer.updatedAt),
+});
+
+const encode = (issuer: ShownIssuer) => ({ status: 200, body: issuerJson(issuer) });
+
+export const SignInShape = Type.Object({
+  passwords: Type.Boolean({ description: "Whether passwords sign in, besides issuers." }),
+});
+
+interface SentChange {
+  name?: string;
+  client_id?: string;
+  client_secret?: string;
+  scopes?: string;
+  roles_claim?: string;
+  is_enabled?: boolean;
+  roles?: { value: string; role: string }[];
+}
+
+const changeOf = ({
+  name,
+  client_id,
+  client_secret,
+  scopes,
+  roles_claim,
+  is_enabled,
+  roles,
+}: SentChange) => ({
+  ...{ name, clientId: client_id, clientSecret: client_secret, scopes },
+  ...{ rolesClaim: roles_claim, isEnabled: is_enabled, roles },
+});
+
+/** Issuers of an org, or of the platform, for those who manage its users. */
+export function issuersOperations(issuers: Issuers, scoped: ScopedRoutes): Operation[] {
+  const { name, path, read, manage, scopeOf } = scoped;
+  const signIn = { name: name.replace("issuers", "signIn"), path: path.replace("issuers", "sign-in") };
+  const reads = { action: read, scope: "none" as const, reads: true };
+  const changing = { action: manage, scope: "none" as const };
+  return [
+    unary({
+      ...reads,
+      name: `${name}.list`,
+      summary: "OpenID providers by which people sign in, with the mapping of their roles.",
+      input: Type.Object({}),
+      output: Type.Array(IssuerShape),
+      rest: `GET ${path}`,
+      lists: listedById(),
+      handle: async (_input, call) => (await issuers.list(scopeOf(call))).map(issuerJson),
+    }),
+    unary({
+      ...reads,
+      name: `${name}.get`,
+      summary: "One issuer.",
+      input: Type.Object(byId),
+      output: IssuerShape,
+      rest: { route: `GET ${path}/{id}`, encode },
+      handle: ({ id }, call) => issuers.get(scopeOf(call), id),
+    }),
+    unary({
+      ...changing,
+      name: `${name}.create`,
+      summary: "An OpenID provider by which people sign in; at their first sign-in they become users.",
+      input: Type.Object({
+        name: described(given, "What the button of the sign-in page says."),
+        issuer: described(given, "URL of the provider, as its tokens spell it: `https://login.example.com`."),
+        client_id: described(given, "Id of our client at the provider."),
+        ...changes,
+      }),
+      output: IssuerShape,
+      rest: {
+        route: `POST ${path}`,
+        status: 201,
+        encode: (issuer: ShownIssuer) => ({ status: 201, body: issuerJson(issuer) }),
+      },
+      handle: ({ issuer, name: called, client_id, ...rest }, call) =>
+        issuers.create(scopeOf(call), { ...changeOf(rest), name: called, clientId: client_id, issuer }),
+    }),
+    unary({
+      ...changing,
+      name: `${name}.update`,
+      summary: "Changes an issuer, all but its URL.",
+      input: Type.Object({
+        ...byId,
+        name: Type.Optional(described(given, "What the button of the sign-in page says.")),
+        client_id: Type.Optional(described(given, "Id of our client at the provider.")),
+        ...changes,
+      }),
+      output: IssuerShape,
+      rest: { route: `PATCH ${path}/{id}`, encode },
+      handle: ({ id, ...change }, call) => issuers.update(scopeOf(call), id, changeOf(change)),
+    }),
+    unary({
+      ...changing,
+      name: `${name}.delete`,
+      summary: "Deletes an issuer; sessions and users that came from it stay.",
+      input: Type.Object(byId),
+      rest: `DELETE ${path}/{id}`,
+      handle: ({ id }, call) => issuers.remove(scopeOf(call), id),
+    }),
+    unary({
+      ...reads,
+      name: `${signIn.name}.get`,
+      summary: "How people may sign in.",
+      input: Type.Object({}),
+      output: SignInShape,
+      rest: `GET ${signIn.path}`,
+      handle: async (_input, call) => ({ passwords: await issuers.arePasswordsOn(scopeOf(call)) }),
+    }),
+    unary({
+      ...changing,
+      name: `${signIn.name}.update`,
+      summary: "Switches passwords off or on; off needs an issuer that is enabled.",
+      input: SignInShape,
+      output: SignInShape,
+      rest: `PATCH ${signIn.path}`,
+      async handle({ passwords }, call) {
+        await issuers.setPasswords(scopeOf(call), passwords);
+        return { passwords };
+      },
+    }),
+  ];
+}
