@@ -6,6 +6,7 @@ import { platformIssuers, tenantIssuers } from "../domain/access/issuers/scopes.
 import { openIssuers } from "../domain/access/issuers/service.ts";
 import { openIssuerSignIn } from "../domain/access/issuers/sign-in.ts";
 import { issuerSignInOperations } from "../domain/access/issuers/sign-in-operations.ts";
+import { cookieOf, tokenOf } from "../domain/access/sessions/operations.ts";
 import type { Sessions } from "../domain/access/sessions/service.ts";
 import type { Throttle } from "../domain/access/sessions/throttle.ts";
 import type { Tokens } from "../domain/access/sessions/tokens.ts";
@@ -54,6 +55,7 @@ export function openSignInPart(host: Host, needs: SignInNeeds) {
       ...issuerSignInOperations({
         ...{ issuers, exchange, signIn, ends, throttle, clock, ids },
         sessionOf: sessions.find,
+        cookies: { write: cookieOf, read: tokenOf },
       }),
     ],
     loops: [],

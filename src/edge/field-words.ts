@@ -210,6 +210,7 @@ export const fieldWords: Readonly<Record<string, string>> = {
   current_password: "The password that the user has now.",
   effect: "Always `deny`: roles allow, policies deny.",
   email: "Email address, which the user logs in with: at most 254 characters.",
+  break_glass: "Whether the user's password lets them in although passwords are off; each use is audited.",
   is_active: "Whether the user may log in.",
   is_default: "Whether the role is built in.",
   key_prefix: "The first characters of the key, to know it by.",

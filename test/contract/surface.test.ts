@@ -11,8 +11,14 @@ import { plausibleSecrets, undescribed, unusedWords } from "../support/undescrib
  * without data).
  */
 const publicPaths = [
+  "/api/v1/auth/issuers",
   "/api/v1/auth/login",
   "/api/v1/auth/login-by-link",
+  "/api/v1/auth/oidc/{id}/callback",
+  "/api/v1/auth/oidc/{id}/device",
+  "/api/v1/auth/oidc/{id}/device-token",
+  "/api/v1/auth/oidc/{id}/logout",
+  "/api/v1/auth/oidc/{id}/start",
   "/api/v1/auth/validate",
   "/api/v1/capabilities",
   "/api/v1/openapi.json",

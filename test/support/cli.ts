@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Io } from "../../src/cli/io.ts";
 import { type Installed, runCli } from "../../src/cli/run.ts";
-import { systemClock } from "../../src/kit/clock.ts";
+import { type Clock, systemClock } from "../../src/kit/clock.ts";
 
 export interface Ended {
   code: number | undefined;
@@ -23,6 +23,10 @@ export interface CliOptions {
   isInterrupted?: boolean;
   /** ^C at the first word of how far it is. */
   isInterruptedMidway?: boolean;
+  /** Instead of the machine's own. */
+  clock?: Clock;
+  /** Called with each line for people. */
+  onNote?: (text: string) => void;
   /** Called with all that was written so far, each time something is. */
   onOut?: (text: string, stop: () => void) => void;
 }
@@ -41,7 +45,7 @@ export function makeCli(environment: Record<string, string> = {}, installed: Ins
     folder,
     async run(
       words,
-      { environment: more = {}, input, types, isInterrupted, isInterruptedMidway, onOut } = {},
+      { environment: more = {}, input, types, isInterrupted, isInterruptedMidway, onOut, onNote, clock } = {},
     ) {
       const said = { out: "", err: "", status: [] as string[] };
       const over = new AbortController();
@@ -57,6 +61,7 @@ export function makeCli(environment: Record<string, string> = {}, installed: Ins
         },
         note: (text) => {
           said.err += `svc: ${text}\n`;
+          onNote?.(text);
         },
         status: (text) => {
           if (text !== "") said.status.push(text);
@@ -72,7 +77,7 @@ export function makeCli(environment: Record<string, string> = {}, installed: Ins
           },
         },
         signal: over.signal,
-        clock: systemClock(),
+        clock: clock ?? systemClock(),
       };
       const code = await runCli(words, io, installed);
       const { out, err, status } = said;

@@ -1,6 +1,14 @@
-import { createServer } from "node:http";
-import Provider from "oidc-provider";
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import { freePort } from "./process.ts";
+
+/** As much of the package as tests use; it comes without types. */
+interface PackagedProvider {
+  callback(): (request: IncomingMessage, response: ServerResponse) => void;
+}
+const packageName: string = "oidc-provider";
+const { default: Provider } = (await import(packageName)) as {
+  default: new (issuer: string, configuration: object) => PackagedProvider;
+};
 
 /** What a provider says of one of its people; `sub` is the name that is typed at its sign-in page. */
 export interface ProviderAccount {
@@ -26,7 +34,7 @@ export async function startProvider(accounts: Record<string, ProviderAccount>): 
   const issuer = `http://127.0.0.1:${port}`;
   const client = { id: "svc", secret: "a secret of the client & more" };
   const uris = { redirect: `${issuer}/none`, logout: undefined as string | undefined };
-  let handle: ReturnType<Provider["callback"]> | undefined;
+  let handle: ReturnType<PackagedProvider["callback"]> | undefined;
   const open = () => {
     const provider = new Provider(issuer, {
       clients: [

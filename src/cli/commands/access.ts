@@ -19,6 +19,14 @@ const ofRole = (policies: string) => [
   { name: "unassign", operation: `${policies}.unassign`, takes: ["id", "policy_id"] },
 ];
 
+const issuersOf = (group: string) =>
+  things("issuer", group).map((one) => (one.name === "create" ? { ...one, takes: ["name"] } : one));
+
+const passwordsOf = (group: string) => [
+  { name: "sign-in", operation: `${group}.get`, shows: { items: "" } },
+  { name: "passwords", operation: `${group}.update`, takes: ["passwords"], shows: { items: "" } },
+];
+
 /** Who there is, and who may do what. */
 export const accessGroups: readonly Group[] = [
   {
@@ -83,6 +91,11 @@ export const accessGroups: readonly Group[] = [
       { name: "list", operation: "sessions.list", shows: { items: "sessions" } },
       { name: "end", operation: "sessions.end", takes: ["id"], confirms: "End session {id}?" },
     ],
+  },
+  {
+    name: "issuer",
+    about: "OpenID providers by which people of an org sign in.",
+    plain: [...issuersOf("issuers"), ...passwordsOf("signIn")],
   },
   {
     name: "role",
@@ -153,6 +166,11 @@ export const accessGroups: readonly Group[] = [
         name: "roles",
         about: "Roles of the platform.",
         plain: [...named("role", "platform.roles"), ...ofRole("platform.policies")],
+      },
+      {
+        name: "issuers",
+        about: "OpenID providers by which users of the platform sign in.",
+        plain: [...issuersOf("platform.issuers"), ...passwordsOf("platform.signIn")],
       },
       { name: "policies", about: "Policies of the platform.", plain: things("policy", "platform.policies") },
       {

@@ -24,7 +24,7 @@ export function openEnds({ store, log, exchange, throttle, sessions, onEnded }: 
   return {
     once,
 
-    /** Ends the sessions that a logout token names; `invalid_argument` for any other token, as its standard asks. */
+    /** Ends the sessions that a logout token names; `invalid_argument` for any other token. */
     async byProvider(issuerId: string, token: string): Promise<void> {
       const { issuer, tokenId, sid, subject } = await exchange.loggedOut(issuerId, token).catch((error) => {
         if (!(error instanceof Fault) || error.kind !== "unauthenticated") throw error;

@@ -5,7 +5,7 @@ import { TransportFailure } from "../../../kit/outward-call.ts";
 import { deviceIntervalSeconds, exchangesMax, exchangesOfAllMax, logoutTokenSeconds } from "./limits.ts";
 import { type Metadata, type Providers, unanswered } from "./provider.ts";
 import type { Issuer } from "./rows.ts";
-import { type Claims, claimAt, errorWord, type Person, personOf, refusedToken } from "./rules.ts";
+import { claimAt, errorWord, type Person, type ProviderClaims, personOf, refusedToken } from "./rules.ts";
 
 /** An issuer that is enabled, with its client's secret. */
 export interface OpenedIssuer extends Issuer {
@@ -29,7 +29,7 @@ export interface DeviceCode {
 }
 
 /** What a logout token ends: a session of the provider, or all of a person's. */
-export interface Ended {
+export interface ProviderLogout {
   issuer: Issuer;
   /** Tells one logout token from another. */
   tokenId: string;
@@ -53,8 +53,52 @@ const shortText = (value: unknown): string | undefined =>
     ? value
     : undefined;
 
-const refusedBy = (answer: Claims): Fault =>
+const refusedBy = (answer: ProviderClaims): Fault =>
   new Fault("unauthenticated", `the provider refuses the sign-in: ${errorWord(answer.error)}`);
+
+/** The person of an answer with tokens. */
+async function proven(
+  providers: Providers,
+  issuer: OpenedIssuer,
+  found: Metadata,
+  answer: ProviderClaims,
+  nonce: string | undefined,
+): Promise<Proven> {
+  const audience = issuer.clientId;
+  const claims = await providers.verify(found, answer.id_token, {
+    ...{ audience, requiredClaims: ["sub", "aud", "iat", "exp"] },
+  });
+  if (nonce !== undefined && claims.nonce !== nonce) throw refusedToken("its nonce is another one");
+  const isShared = Array.isArray(claims.aud) && claims.aud.length > 1;
+  if (claims.azp === undefined ? isShared : claims.azp !== audience)
+    throw refusedToken("it was made for another client");
+  const lacks = claims.email === undefined || claimAt(claims, issuer.rolesClaim) === undefined;
+  const { access_token } = answer;
+  let more: ProviderClaims = {};
+  if (lacks && found.userinfo !== undefined && typeof access_token === "string") {
+    more = await providers.userinfo(found.userinfo, access_token);
+    if (more.sub !== claims.sub) throw refusedToken("the provider tells of another person");
+  }
+  return {
+    issuer,
+    person: personOf({ ...more, ...claims }, issuer.rolesClaim),
+    sid: shortText(claims.sid),
+  };
+}
+
+function deviceCodeOf(answer: ProviderClaims): DeviceCode {
+  const { device_code, user_code, verification_uri, expires_in, interval } = answer;
+  const isPage = (given: unknown): given is string => typeof given === "string" && /^https?:/.test(given);
+  if (typeof device_code !== "string" || typeof user_code !== "string" || !isPage(verification_uri))
+    throw new TransportFailure("its device code has no form");
+  const whole = answer.verification_uri_complete;
+  return {
+    ...{ deviceCode: device_code, userCode: user_code, verificationUri: verification_uri },
+    verificationUriComplete: isPage(whole) ? whole : undefined,
+    expiresIn: typeof expires_in === "number" ? expires_in : 600,
+    interval: Math.max(deviceIntervalSeconds, typeof interval === "number" ? interval : 0),
+  };
+}
 
 /** What is asked of providers for one sign-in. */
 export function openExchange({ providers, opened }: ExchangeDeps) {
@@ -85,35 +129,6 @@ export function openExchange({ providers, opened }: ExchangeDeps) {
     url: string,
     form: Record<string, string>,
   ) => providers.post(found, url, { id, secret }, form);
-
-  /** The person of an answer with tokens. */
-  async function proven(
-    issuer: OpenedIssuer,
-    found: Metadata,
-    answer: Claims,
-    nonce: string | undefined,
-  ): Promise<Proven> {
-    const audience = issuer.clientId;
-    const claims = await providers.verify(found, answer.id_token, {
-      ...{ audience, requiredClaims: ["sub", "aud", "iat", "exp"] },
-    });
-    if (nonce !== undefined && claims.nonce !== nonce) throw refusedToken("its nonce is another one");
-    const isShared = Array.isArray(claims.aud) && claims.aud.length > 1;
-    if (claims.azp === undefined ? isShared : claims.azp !== audience)
-      throw refusedToken("it was made for another client");
-    const lacks = claims.email === undefined || claimAt(claims, issuer.rolesClaim) === undefined;
-    const { access_token } = answer;
-    let more: Claims = {};
-    if (lacks && found.userinfo !== undefined && typeof access_token === "string") {
-      more = await providers.userinfo(found.userinfo, access_token);
-      if (more.sub !== claims.sub) throw refusedToken("the provider tells of another person");
-    }
-    return {
-      issuer,
-      person: personOf({ ...more, ...claims }, issuer.rolesClaim),
-      sid: shortText(claims.sid),
-    };
-  }
 
   return {
     /** Where a browser goes to sign in. */
@@ -146,7 +161,7 @@ export function openExchange({ providers, opened }: ExchangeDeps) {
           ...{ grant_type: "authorization_code", code, redirect_uri: redirectUri, code_verifier: verifier },
         });
         if (answer.error !== undefined) throw refusedBy(answer);
-        return proven(issuer, found, answer, nonce);
+        return proven(providers, issuer, found, answer, nonce);
       }),
 
     beginDevice: (issuerId: string): Promise<DeviceCode> =>
@@ -155,21 +170,7 @@ export function openExchange({ providers, opened }: ExchangeDeps) {
           throw new Fault("failed_precondition", "the provider knows no sign-in by a device code");
         const answer = await post(issuer, found, found.device, { scope: issuer.scopes });
         if (answer.error !== undefined) throw refusedBy(answer);
-        const { device_code, user_code, verification_uri, expires_in, interval } = answer;
-        if (
-          typeof device_code !== "string" ||
-          typeof user_code !== "string" ||
-          typeof verification_uri !== "string" ||
-          !/^https?:/.test(verification_uri)
-        )
-          throw new TransportFailure("its device code has no form");
-        const whole = answer.verification_uri_complete;
-        return {
-          ...{ deviceCode: device_code, userCode: user_code, verificationUri: verification_uri },
-          verificationUriComplete: typeof whole === "string" && /^https?:/.test(whole) ? whole : undefined,
-          expiresIn: typeof expires_in === "number" ? expires_in : 600,
-          interval: Math.max(deviceIntervalSeconds, typeof interval === "number" ? interval : 0),
-        };
+        return deviceCodeOf(answer);
       }),
 
     /** `aborted` with code `AUTHORIZATION_PENDING` while the person has not said yes. */
@@ -183,11 +184,11 @@ export function openExchange({ providers, opened }: ExchangeDeps) {
             ...{ code: "AUTHORIZATION_PENDING", headers: { "Retry-After": String(deviceIntervalSeconds) } },
           });
         if (answer.error !== undefined) throw refusedBy(answer);
-        return proven(issuer, found, answer, undefined);
+        return proven(providers, issuer, found, answer, undefined);
       }),
 
     /** Of a logout token (OpenID Connect Back-Channel Logout 1.0, section 2.6); throws `invalid_argument`. */
-    loggedOut: (issuerId: string, token: string): Promise<Ended> =>
+    loggedOut: (issuerId: string, token: string): Promise<ProviderLogout> =>
       within(issuerId, async (issuer, found) => {
         const claims = await providers.verify(found, token, {
           ...{ audience: issuer.clientId, requiredClaims: ["aud", "iat", "jti", "events"] },

@@ -7,7 +7,7 @@ import { oidcPath } from "./paths.ts";
  * A sign-in that a browser has begun. It stands in the browser's cookie alone: what goes to the provider is
  * derived from its secret, so that a callback counts only in the browser that began it.
  */
-export interface Flow {
+export interface SignInFlow {
   secret: string;
   startedAt: Instant;
   returnTo: string;
@@ -19,8 +19,8 @@ export const flowCookie = "svc_sign_in";
 
 const digest = (text: string): string => hash("sha256", text, "buffer").toString("base64url");
 
-/** `session`: of a flow that links, the token of the session that began it; nobody else can make its state. */
-export function proofsOf({ secret, startedAt, returnTo, links }: Flow, issuerId: string, session = "") {
+/** `session`: of a flow that links, the token of the session that began it: nobody else makes its state. */
+export function proofsOf({ secret, startedAt, returnTo, links }: SignInFlow, issuerId: string, session = "") {
   const of = (word: string) =>
     digest(JSON.stringify([word, issuerId, secret, startedAt, returnTo, links, links ? session : ""]));
   const verifier = of("verifier");
@@ -28,14 +28,14 @@ export function proofsOf({ secret, startedAt, returnTo, links }: Flow, issuerId:
 }
 
 /** Lax: it comes back with the redirect from the provider, and with no form of a foreign page. */
-export function flowCookieOf({ secret, startedAt, returnTo, links }: Flow, isSecure: boolean): string {
+export function flowCookieOf({ secret, startedAt, returnTo, links }: SignInFlow, isSecure: boolean): string {
   const value = [secret, startedAt, links ? 1 : 0, Buffer.from(returnTo).toString("base64url")].join(".");
   const secure = isSecure ? "; Secure" : "";
   return `${flowCookie}=${value}; Path=${oidcPath}; HttpOnly; SameSite=Lax; Max-Age=${flowMs / 1_000}${secure}`;
 }
 
 /** Undefined for anything but a flow that is not over. */
-export function readFlow(header: string | null, now: Instant): Flow | undefined {
+export function readFlow(header: string | null, now: Instant): SignInFlow | undefined {
   const pattern = new RegExp(
     `(?:^|;\\s*)${flowCookie}=([0-9a-f]{64})\\.(\\d{1,15})\\.([01])\\.([\\w-]+)(?:;|$)`,
   );

@@ -3,6 +3,7 @@ export const issuersMax = 10;
 /** Pairs of a value and a role of one issuer. */
 export const mappingMax = 200;
 export const issuerNameCharsMax = 100;
+/** Of texts of an issuer. */
 export const clientIdCharsMax = 500;
 export const clientSecretCharsMax = 2_000;
 export const scopesCharsMax = 500;
@@ -12,12 +13,14 @@ export const claimValuesMax = 1_000;
 /** One call of a provider: discovery, keys, a code, a token. */
 export const providerTimeoutMs = 5_000;
 export const providerAnswerBytesMax = 1024 * 1024;
-/** Sign-ins by one issuer that a node has under way, and by all: a provider that hangs holds up its own. */
+/** Sign-ins by one issuer that a node has under way, and by all: who hangs holds up its own alone. */
 export const exchangesMax = 8;
 export const exchangesOfAllMax = 64;
-/** How long a node believes a provider's discovery and keys, and the least between two looks for a new key. */
+/** How long a node believes a provider's discovery and keys. */
 export const providerKeptMs = 10 * 60_000;
+/** The least between two looks for a key that a token names and nobody knows. */
 export const keysAgainMs = 30_000;
+/** Providers whose discovery and keys a node keeps. */
 export const providersKept = 1_000;
 /** How far a provider's clock may be off. */
 export const providerClockSeconds = 60;

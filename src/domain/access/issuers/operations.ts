@@ -43,7 +43,7 @@ export const IssuerShape = Type.Object({
   roles: Type.Array(
     Type.Object({
       value,
-      role_id: text,
+      role_id: described(text, "Id of the role (`role_…`)."),
       role: Type.Optional(described(text, "Name of the role; absent when the role is gone.")),
     }),
     { description: "Which roles people get at each sign-in." },

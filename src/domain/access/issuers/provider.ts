@@ -11,7 +11,7 @@ import {
   providersKept,
   providerTimeoutMs,
 } from "./limits.ts";
-import { type Claims, isTrustworthy, refusedToken } from "./rules.ts";
+import { isTrustworthy, type ProviderClaims, refusedToken } from "./rules.ts";
 
 /** Loaded by the first sign-in. */
 const jose = () => import("jose");
@@ -117,7 +117,7 @@ export function openProviders({ clock, call, allowsHttp }: ProvidersDeps) {
     { issuer, keys: url }: Metadata,
     token: unknown,
     options: Pick<JWTVerifyOptions, "audience" | "requiredClaims" | "maxTokenAge">,
-  ): Promise<Claims> {
+  ): Promise<ProviderClaims> {
     if (typeof token !== "string") throw refusedToken("there is none");
     const { createLocalJWKSet, errors, jwtVerify } = await jose();
     const check = async ({ set }: { set: JSONWebKeySet }) =>
@@ -149,7 +149,7 @@ export function openProviders({ clock, call, allowsHttp }: ProvidersDeps) {
     metadata: async (issuer: string): Promise<Metadata> => (await metadata.get(issuer))!,
     verify,
     /** What is said of the person besides the token. */
-    async userinfo(url: string, accessToken: string): Promise<Claims> {
+    async userinfo(url: string, accessToken: string): Promise<ProviderClaims> {
       const found = await ask(url, { Authorization: `Bearer ${accessToken}` });
       return isObject(found) ? found : {};
     },
@@ -159,7 +159,7 @@ export function openProviders({ clock, call, allowsHttp }: ProvidersDeps) {
       url: string,
       client: { id: string; secret: string },
       form: Record<string, string>,
-    ): Promise<Claims> {
+    ): Promise<ProviderClaims> {
       const isBasic = client.secret !== "" && !postsSecret;
       const body = new URLSearchParams({
         ...form,

@@ -148,7 +148,7 @@ export const breakGlassRoles = async (session: Session): Promise<string[][]> =>
   ).map(({ roles }) => JSON.parse(roles) as string[]);
 
 /** A person, as the issuer names it. */
-export interface Identity {
+export interface NamedPerson {
   orgId: string;
   issuer: string;
   subject: string;
@@ -156,7 +156,7 @@ export interface Identity {
 
 export async function userOf(
   reader: Pick<Store, "one">,
-  { orgId, issuer, subject }: Identity,
+  { orgId, issuer, subject }: NamedPerson,
 ): Promise<string | undefined> {
   const row = await reader.one<{ user_id: string }>(sql`SELECT user_id FROM identities
     WHERE org_id = ${orgId} AND issuer = ${issuer} AND subject = ${subject}`);
@@ -169,7 +169,7 @@ export async function userOf(
  */
 export async function claimIdentity(
   session: Session,
-  identity: Identity,
+  identity: NamedPerson,
   { userId, at }: { userId: string; at: Instant },
 ): Promise<string> {
   const { orgId, issuer, subject } = identity;
@@ -178,7 +178,7 @@ export async function claimIdentity(
   return (await userOf(session, identity)) ?? userId;
 }
 
-export const dropIdentity = (session: Session, { orgId, issuer, subject }: Identity): Promise<number> =>
+export const dropIdentity = (session: Session, { orgId, issuer, subject }: NamedPerson): Promise<number> =>
   session.run(sql`DELETE FROM identities
     WHERE org_id = ${orgId} AND issuer = ${issuer} AND subject = ${subject}`);
 

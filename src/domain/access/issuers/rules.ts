@@ -92,7 +92,7 @@ export function readMapping(
 }
 
 /** What a provider says of a person, in one value. */
-export type Claims = Readonly<Record<string, unknown>>;
+export type ProviderClaims = Readonly<Record<string, unknown>>;
 
 export interface Person {
   subject: string;
@@ -106,7 +106,7 @@ export interface Person {
 }
 
 /** The claim of this name, else the one that a path such as `realm_access.roles` leads to. */
-export function claimAt(claims: Claims, path: string): unknown {
+export function claimAt(claims: ProviderClaims, path: string): unknown {
   if (Object.hasOwn(claims, path)) return claims[path];
   let at: unknown = claims;
   for (const step of path.split(".")) {
@@ -119,7 +119,7 @@ export function claimAt(claims: Claims, path: string): unknown {
 const isText = (value: unknown): value is string => typeof value === "string";
 
 /** A claim of another type counts as missing. */
-export function personOf(claims: Claims, rolesClaim: string): Person {
+export function personOf(claims: ProviderClaims, rolesClaim: string): Person {
   const { sub, email, email_verified, name } = claims;
   if (!isText(sub) || sub === "" || Buffer.byteLength(sub) > providerTextBytesMax)
     throw refusedToken("it names no person");

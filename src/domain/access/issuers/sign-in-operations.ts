@@ -5,12 +5,11 @@ import { described } from "../../../kit/described.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
 import { type Call, type Operation, type RestRequest, unary } from "../../../kit/operation.ts";
-import { cookieOf, tokenOf } from "../sessions/operations.ts";
 import type { Sessions } from "../sessions/service.ts";
 import { defaultOrgId } from "../tenancy/rules.ts";
 import type { Ends } from "./ends.ts";
 import type { Exchange } from "./exchange.ts";
-import { type Flow, flowCookieOf, proofsOf, readFlow } from "./flow.ts";
+import { flowCookieOf, proofsOf, readFlow, type SignInFlow } from "./flow.ts";
 import { callbackPath, oidcPath } from "./paths.ts";
 import { errorWord, readReturnTo } from "./rules.ts";
 import type { Issuers } from "./service.ts";
@@ -34,6 +33,12 @@ export interface SignInSurface {
   };
   /** Whose session a token is. */
   sessionOf: Sessions["find"];
+  cookies: {
+    /** Of a session that has begun. */
+    write: (token: string, isSecure: boolean) => string;
+    /** The session of a request. */
+    read: (headers: Headers) => string | undefined;
+  };
   clock: Pick<Clock, "now">;
   ids: Pick<Ids, "secret">;
 }
@@ -51,12 +56,12 @@ const redirectUri = ({ isSecure }: Pick<Call, "isSecure">, named: string, id: st
   return `${origin}${callbackPath(id, "callback")}`;
 };
 
-interface Begun {
+interface SignInStart {
   url: string;
   cookie: string;
 }
 
-interface Ended {
+interface SignInAnswer {
   location: string;
   token?: string;
   isSecure: boolean;
@@ -70,8 +75,8 @@ export function issuerSignInOperations(surface: SignInSurface): Operation[] {
     call: Pick<Call, "isSecure" | "session">,
     { id, host: named, return_to }: { id: string; host: string; return_to?: string },
     links: boolean,
-  ): Promise<Begun> {
-    const flow: Flow = {
+  ): Promise<SignInStart> {
+    const flow: SignInFlow = {
       ...{ secret: ids.secret(secretBytes), startedAt: clock.now() },
       ...{ returnTo: readReturnTo(return_to), links },
     };
@@ -125,7 +130,7 @@ export function issuerSignInOperations(surface: SignInSurface): Operation[] {
           ...{ id: request.params.id, ...sentBy(request) },
           ...(request.query.has("return_to") && { return_to: request.query.get("return_to") }),
         }),
-        encode: ({ url, cookie }: Begun) => ({
+        encode: ({ url, cookie }: SignInStart) => ({
           status: 302,
           headers: { Location: url, "Set-Cookie": cookie, ...noStore },
         }),
@@ -147,7 +152,7 @@ export function issuerSignInOperations(surface: SignInSurface): Operation[] {
           ...((request.body ?? {}) as object),
           ...{ id: request.params.id, ...sentBy(request) },
         }),
-        encode: ({ url, cookie }: Begun) => ({
+        encode: ({ url, cookie }: SignInStart) => ({
           ...{ status: 200, body: { url }, headers: { "Set-Cookie": cookie, ...noStore } },
         }),
       },
@@ -163,7 +168,7 @@ export function issuerSignInOperations(surface: SignInSurface): Operation[] {
 }
 
 /** Where the provider sends the browser back to. */
-function callback({ exchange, signIn, ends, throttle, sessionOf, clock }: SignInSurface): Operation {
+function callback({ exchange, signIn, ends, throttle, sessionOf, clock, cookies }: SignInSurface): Operation {
   return unary({
     name: "auth.oidc.callback",
     action: null,
@@ -195,18 +200,18 @@ function callback({ exchange, signIn, ends, throttle, sessionOf, clock }: SignIn
           const found = query.get(name);
           return found === null ? [] : [[name, found] as const];
         });
-        const [cookie, session] = [headers.get("cookie"), tokenOf(headers)];
+        const [cookie, session] = [headers.get("cookie"), cookies.read(headers)];
         return {
           ...{ id: params.id, ...sentBy(request), ...Object.fromEntries(sent) },
           ...(cookie !== null && { cookie }),
           ...(session !== undefined && { session }),
         };
       },
-      encode: ({ location, token, isSecure }: Ended) => ({
+      encode: ({ location, token, isSecure }: SignInAnswer) => ({
         status: 302,
         headers: {
           ...{ Location: location, ...noStore },
-          ...(token !== undefined && { "Set-Cookie": cookieOf(token, isSecure) }),
+          ...(token !== undefined && { "Set-Cookie": cookies.write(token, isSecure) }),
         },
       }),
     },
@@ -214,14 +219,11 @@ function callback({ exchange, signIn, ends, throttle, sessionOf, clock }: SignIn
       const flow = readFlow(cookie ?? null, clock.now());
       const proofs = flow && proofsOf(flow, id, session);
       if (!flow || !proofs || state !== proofs.state)
-        throw new Fault(
-          "unauthenticated",
-          "this browser did not begin the sign-in, or too long ago: begin again",
-        );
+        throw invalid("state", "this browser did not begin the sign-in, or too long ago: begin again");
       const account = `oidc\n${id}\n${call.address}`;
       await throttle.attempt(account, call.address);
       if (!(await ends.once(`state ${state}`)))
-        throw new Fault("unauthenticated", "the sign-in is over already: begin again");
+        throw invalid("state", "the sign-in is over already: begin again");
       if (code === undefined)
         throw new Fault("permission_denied", `the provider refuses the sign-in: ${errorWord(error)}`);
       const uri = redirectUri(call, named, id);

@@ -31,7 +31,7 @@ export interface IssuerSignInDeps extends Basics<"store" | "clock" | "ids" | "lo
   onBegun: (orgId: string) => void;
 }
 
-const identityOf = ({ issuer, person }: Proven): rows.Identity => ({
+const identityOf = ({ issuer, person }: Proven): rows.NamedPerson => ({
   ...{ orgId: issuer.orgId, issuer: issuer.issuer, subject: person.subject },
 });
 
@@ -82,8 +82,8 @@ export function openIssuerSignIn(deps: IssuerSignInDeps) {
 
   return {
     /**
-     * A session of the person, with the roles that the mapping gives now. Who gets none is refused: a user who
-     * is there already loses the roles all the same, and nobody new is made.
+     * A session of the person, with the roles that the mapping gives now. Who gets none is refused: a user
+     * who is there already loses the roles all the same, and nobody new is made.
      */
     async begin(proven: Proven, from: LoginOrigin): Promise<SignedIn> {
       const { person, sid } = proven;

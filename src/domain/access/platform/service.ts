@@ -70,6 +70,12 @@ const carriers = {
   },
 };
 
+/** Whether there is any user; blocks the first one until the transaction ends. */
+async function anyHeld(session: Session, { orgId }: RoleScope): Promise<boolean> {
+  await rows.shareUsers(session, orgId);
+  return rows.anyUser(session);
+}
+
 export function openPlatformUsers(deps: PlatformUsersDeps) {
   const { store, clock, ids, roles, audit, scope, endSessions } = deps;
 
@@ -187,11 +193,7 @@ export function openPlatformUsers(deps: PlatformUsersDeps) {
 
     ...carriers,
 
-    /** Whether there is any user; blocks the first one until the transaction ends. */
-    async anyHeld(session: Session): Promise<boolean> {
-      await rows.shareUsers(session, scope.orgId);
-      return rows.anyUser(session);
-    },
+    anyHeld: (session: Session) => anyHeld(session, scope),
   };
 }
 

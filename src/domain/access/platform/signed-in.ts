@@ -1,7 +1,7 @@
 import { Fault } from "../../../kit/fault.ts";
 import type { Basics } from "../../../store/store.ts";
-import { readEmail, readUserName } from "../users/rules.ts";
-import { emailOfAnother, noPassword, type SignedInUsers } from "../users/signed-in.ts";
+import { emailOfAnother, noPassword, readEmail, readUserName } from "../users/rules.ts";
+import type { SignedInUsers } from "../users/signed-in.ts";
 import type { PlatformAudit } from "./audit.ts";
 import type { PlatformUser } from "./rows.ts";
 import * as rows from "./rows.ts";

@@ -69,8 +69,23 @@ async function read(deps: SessionsDeps, token: string): Promise<KnownSession | u
   return { id: row.id, caller, environmentId, expiresAt: ends };
 }
 
+/** For a caller who came with an API key. */
+const desktopOf = (deps: SessionsDeps) => async (caller: Caller, from: LoginOrigin) => {
+  const { store, register, keys } = deps;
+  if (caller.kind !== "key") throw new Fault("unauthenticated", "an API key is required");
+  const made = await store.write(async (session) => {
+    const key = await keys.hold(session, caller.id, caller.orgId);
+    // The key was rotated after the request was authenticated: its text is no longer valid.
+    if (!key || key.tokensAfter !== caller.tokensAfter) throw new Fault("unauthenticated", "Invalid API key");
+    const { orgId, tokensAfter } = key;
+    const wanted = { kind: "desktop", subjectId: caller.id, orgId, after: tokensAfter, from } as const;
+    return register.add(session, wanted);
+  });
+  return issue(deps, made);
+};
+
 export function openSessions(deps: SessionsDeps) {
-  const { store, clock, register, tokens, throttle, users, keys, platformUsers, links, passwords } = deps;
+  const { store, clock, register, tokens, throttle, users, platformUsers, links, passwords } = deps;
 
   const remembered = ttlCache<KnownSession>({
     clock,
@@ -160,20 +175,7 @@ export function openSessions(deps: SessionsDeps) {
       return { token, user: { id, email: user.email, name, roles } };
     },
 
-    /** For a caller who came with an API key. */
-    async desktop(caller: Caller, from: LoginOrigin) {
-      if (caller.kind !== "key") throw new Fault("unauthenticated", "an API key is required");
-      const made = await store.write(async (session) => {
-        const key = await keys.hold(session, caller.id, caller.orgId);
-        // The key was rotated after the request was authenticated: its text is no longer valid.
-        if (!key || key.tokensAfter !== caller.tokensAfter)
-          throw new Fault("unauthenticated", "Invalid API key");
-        const { orgId, tokensAfter } = key;
-        const wanted = { kind: "desktop", subjectId: caller.id, orgId, after: tokensAfter, from } as const;
-        return register.add(session, wanted);
-      });
-      return issue(deps, made);
-    },
+    desktop: desktopOf(deps),
 
     /** Ends the token's session: at once at this node, at others within `keyLeaseMs`. */
     async logout(token: string) {

@@ -191,15 +191,7 @@ export function openThrottle(deps: ThrottleDeps) {
       );
     },
 
-    /** Whether it is the first of this name within the time, for all nodes. `hash` says what it is. */
-    async once(hash: string, keptMs: number): Promise<boolean> {
-      const now = clock.now();
-      const key = `3${hash}`;
-      const counted = await store.write((session) =>
-        rows.add(session, new Map([[key, 1]]), { now, endsAt: now + keptMs }),
-      );
-      return counted.get(key)!.count === 1;
-    },
+    once: onceOf(deps),
 
     /** The tick of loop `sessions.attempts`: deletes counts whose window has ended. */
     async forgetOnce() {
@@ -208,3 +200,15 @@ export function openThrottle(deps: ThrottleDeps) {
     },
   };
 }
+
+/** Whether it is the first of this name within the time, for all nodes; a hash says what it is. */
+const onceOf =
+  ({ store, clock }: Pick<ThrottleDeps, "store" | "clock">) =>
+  async (hash: string, keptMs: number): Promise<boolean> => {
+    const now = clock.now();
+    const key = `3${hash}`;
+    const counted = await store.write((session) =>
+      rows.add(session, new Map([[key, 1]]), { now, endsAt: now + keptMs }),
+    );
+    return counted.get(key)!.count === 1;
+  };

@@ -1,5 +1,6 @@
-import { invalid } from "../../../kit/fault.ts";
+import { Fault, invalid } from "../../../kit/fault.ts";
 
+export const usersMax = 10_000;
 export const emailCharsMax = 254;
 const userNameCharsMax = 200;
 const passwordCharsMin = 8;
@@ -26,3 +27,13 @@ export function readUserName(text: string): string {
     throw invalid("name", "must not contain control characters");
   return name;
 }
+
+/** The hash of no password: nothing is verified against it. */
+export const noPassword = "";
+
+export const emailOfAnother = (): Fault =>
+  new Fault(
+    "already_exists",
+    "a user with this email exists: sign in as that user, and join this sign-in to it in the dashboard",
+    { field: "email" },
+  );

@@ -9,7 +9,6 @@ import { CarriedRoles, type RolesOf } from "./carried-roles.ts";
 import type { CarriedRole, NewUser, UserRow } from "./rows.ts";
 import * as rows from "./rows.ts";
 import * as rules from "./rules.ts";
-import { noPassword, usersMax } from "./signed-in.ts";
 
 export type { CarriedRole, NewUser, UserRow } from "./rows.ts";
 
@@ -108,8 +107,8 @@ export function users(deps: UsersDeps) {
       return store.write(async (session) => {
         await tenancy.shareOrg(session, orgId);
         const roles = await carried.read(session, orgId, input.roles);
-        if ((await rows.countUsers(session, orgId)) >= usersMax)
-          throw new Fault("resource_exhausted", `at most ${usersMax} users`);
+        if ((await rows.countUsers(session, orgId)) >= rules.usersMax)
+          throw new Fault("resource_exhausted", `at most ${rules.usersMax} users`);
         if (!(await rows.insertUser(session, { ...prepared, roles }))) throw emailTaken();
         return carried.whole(
           session,
@@ -156,7 +155,7 @@ export function users(deps: UsersDeps) {
         new Fault("permission_denied", "current_password: is not the current password", {
           field: "current_password",
         });
-      if (compared === noPassword || !(await verifyPassword(current, compared, id))) throw wrong();
+      if (compared === rules.noPassword || !(await verifyPassword(current, compared, id))) throw wrong();
       const passwordHash = await hashPassword(next, id);
       await store.write(async (session) => {
         const before = await hold(session, orgId, id);

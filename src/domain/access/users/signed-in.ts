@@ -3,9 +3,7 @@ import { Fault } from "../../../kit/fault.ts";
 import type { Basics, Session } from "../../../store/store.ts";
 import { CarriedRoles, type RolesOf } from "./carried-roles.ts";
 import * as rows from "./rows.ts";
-import { readEmail, readUserName } from "./rules.ts";
-
-export const usersMax = 10_000;
+import { emailOfAnother, noPassword, readEmail, readUserName, usersMax } from "./rules.ts";
 
 /** Whom an issuer names, before there is a user. */
 export interface NewPerson {
@@ -20,7 +18,7 @@ export interface SignedInAccount {
   tokensAfter: Instant;
 }
 
-/** Users of an org, or of the platform, as sign-ins by an issuer make and change them; the session holds the org. */
+/** Users as sign-ins by an issuer make and change them; the session holds their org, or the platform's. */
 export interface SignedInUsers {
   /** Locks the user; undefined when the org has none. Throws for one who may not sign in. */
   enter(session: Session, orgId: string, id: string): Promise<SignedInAccount | undefined>;
@@ -28,16 +26,6 @@ export interface SignedInUsers {
   make(session: Session, orgId: string, person: NewPerson): Promise<void>;
   setRoles(session: Session, orgId: string, id: string, roleIds: readonly string[]): Promise<void>;
 }
-
-/** The hash of no password: nothing is verified against it. */
-export const noPassword = "";
-
-export const emailOfAnother = (): Fault =>
-  new Fault(
-    "already_exists",
-    "a user with this email exists: sign in as that user, and join this sign-in to it in the dashboard",
-    { field: "email" },
-  );
 
 export function openSignedInUsers({ clock, rolesOf }: Basics<"clock"> & { rolesOf: RolesOf }): SignedInUsers {
   const carried = new CarriedRoles(rolesOf);
