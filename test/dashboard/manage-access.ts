@@ -7,7 +7,7 @@ const denied = { Actions: "events:emit", Resources: "irn:svc:*:*:event:*:salary.
 export async function manageAccess(
   on: Acting,
   { viewer, hasVersions }: { viewer: string; hasVersions: boolean },
-  api: (path: string) => Promise<{ name?: string; email?: string }[]>,
+  api: (path: string) => Promise<{ name?: string; email?: string; has_secret?: boolean }[]>,
 ): Promise<void> {
   const row = (name: RegExp) => on.main.getByRole("row", { name });
   const names = async (path: string) => (await api(path)).map(({ email, name }) => email ?? name);
@@ -47,6 +47,30 @@ export async function manageAccess(
   await on.send({ opens: "Delete…", within: row(/^ada@/), sends: "Delete the user" });
   await row(/^ada@/).waitFor({ state: "detached" });
   expect(await names("users")).not.toContain("ada@example.test");
+
+  await on.go("access?tab=issuers");
+  const provider = {
+    ...{ Name: "Example", URL: "https://login.example", Client: "svc", "Client secret": "a secret" },
+    Roles: `engineers = ${viewer}\n* = clerk`,
+  };
+  await on.send({ opens: "New issuer…", typed: provider, sends: "Make" });
+  await row(/^Example/)
+    .getByText(`engineers = ${viewer}`)
+    .waitFor();
+  const renamed = { Name: "Exemplary", Roles: `a=b = ${viewer}` };
+  await on.send({ opens: "Edit…", within: row(/^Example/), typed: renamed, sends: "Save" });
+  await row(/^Exemplary/)
+    .getByText(`a=b = ${viewer}`)
+    .waitFor();
+  expect((await api("issuers"))[0]).toMatchObject({ name: "Exemplary", has_secret: true });
+  if (hasVersions) {
+    await on.send({ opens: "Passwords off…", sends: "Switch off" });
+    await on.main.getByText("Passwords are off").waitFor();
+    await on.send({ opens: "Passwords on…", sends: "Switch on" });
+    await on.main.getByRole("button", { name: "Passwords off…" }).waitFor();
+  }
+  await on.send({ opens: "Delete…", within: row(/^Exemplary/), sends: "Delete the issuer" });
+  await row(/^Exemplary/).waitFor({ state: "detached" });
 
   await on.go("access?tab=roles");
   await on.send({ opens: "Delete…", within: row(/^clerk/), sends: "Delete the role" });

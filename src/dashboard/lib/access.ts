@@ -1,4 +1,5 @@
 import type { Static } from "@sinclair/typebox";
+import type { IssuerShape, SignInShape } from "../../domain/access/issuers/operations.ts";
 import type { KeyShape } from "../../domain/access/keys/operations.ts";
 import type { DryRunShape, PolicyShape, VersionShape } from "../../domain/access/policies/shapes.ts";
 import type { RoleRow } from "../../domain/access/roles/operations.ts";
@@ -45,6 +46,7 @@ export interface UserData {
   roles?: string[];
   role_ids?: string[];
   is_active?: boolean;
+  break_glass?: boolean;
   created_at: string;
   last_login_at?: string;
 }
@@ -165,3 +167,50 @@ export const endOtherSessions = (): Promise<{ ended: number }> =>
 
 export const endSession = ({ path }: AccessScope, id: string): Promise<void> =>
   rest(`${path}/sessions/${one(id)}`, { method: "DELETE" });
+
+export type IssuerData = Static<typeof IssuerShape>;
+
+export const listIssuers = ({ path }: AccessScope, signal?: AbortSignal): Promise<IssuerData[]> =>
+  rest(`${path}/issuers`, { signal });
+
+export const createIssuer = ({ path }: AccessScope, body: object): Promise<IssuerData> =>
+  rest(`${path}/issuers`, { body });
+
+export const changeIssuer = ({ path }: AccessScope, id: string, body: object): Promise<IssuerData> =>
+  rest(`${path}/issuers/${one(id)}`, { method: "PATCH", body });
+
+export const deleteIssuer = ({ path }: AccessScope, id: string): Promise<void> =>
+  rest(`${path}/issuers/${one(id)}`, { method: "DELETE" });
+
+export const getSignIn = ({ path }: AccessScope, signal?: AbortSignal): Promise<Static<typeof SignInShape>> =>
+  rest(`${path}/sign-in`, { signal });
+
+export const setPasswords = ({ path }: AccessScope, passwords: boolean): Promise<void> =>
+  rest(`${path}/sign-in`, { method: "PATCH", body: { passwords } });
+
+export interface OfferedIssuer {
+  id: string;
+  name: string;
+  is_platform: boolean;
+}
+
+/** Those of the org, else of the default org and the platform; nobody needs to be signed in. */
+export const offeredIssuers = async (org: string, signal?: AbortSignal) =>
+  (
+    await rest<{ issuers: OfferedIssuer[] }>(`/api/v1/auth/issuers${queryOf({ org })}`, {
+      signal,
+      isSigningIn: true,
+    })
+  ).issuers;
+
+/** Where a sign-in by the issuer begins, to come back to this page. */
+export const startOf = ({ id }: OfferedIssuer): string =>
+  `/api/v1/auth/oidc/${one(id)}/start${queryOf({ return_to: `${location.pathname}${location.search}` })}`;
+
+/** Where to go to join a person of the provider to the user who is signed in. */
+export const linkIssuer = async (id: string): Promise<string> =>
+  (
+    await rest<{ url: string }>(`/api/v1/auth/oidc/${one(id)}/link`, {
+      body: { return_to: `${location.pathname}${location.search}` },
+    })
+  ).url;

@@ -1,7 +1,9 @@
 import { useEffect, useState } from "preact/hooks";
+import { type OfferedIssuer, offeredIssuers, startOf } from "../lib/access.ts";
 import { messageOf } from "../lib/api.ts";
+import { address } from "../lib/router.ts";
 import { signIn, signInByLink } from "../lib/session.ts";
-import { Button, FormError } from "../ui/basics.tsx";
+import { Button, FormError, Text } from "../ui/basics.tsx";
 import { Field, useFields } from "../ui/dialog.tsx";
 
 /** The link of the first start: its secret leaves the address before anything else happens. */
@@ -9,6 +11,26 @@ function takeLink(): string {
   const link = location.hash.slice(1);
   if (link !== "") history.replaceState(null, "", location.pathname);
   return link;
+}
+
+/** Providers of the address's org; a page without one offers those that the installation shows to everyone. */
+function Issuers() {
+  const [offered, setOffered] = useState<readonly OfferedIssuer[]>([]);
+  const { org, query } = address.value;
+  const asked = query.get("org") ?? (org.startsWith("org_") ? org : "");
+  useEffect(() => {
+    // Without an answer the password is still there.
+    offeredIssuers(asked).then(setOffered, () => {});
+  }, [asked]);
+  return (
+    <>
+      {offered.map((issuer) => (
+        <a key={issuer.id} class="button" href={startOf(issuer)}>
+          Sign in with <Text of={issuer.name} in="span" />
+        </a>
+      ))}
+    </>
+  );
 }
 
 /** Signs in by password, or by the link of the first start. `isInside`: in a dialog over the page. */
@@ -56,6 +78,7 @@ export function SignIn({ isInside = false }: { isInside?: boolean }) {
       </label>
       <FormError of={error} />
       <Button type="submit" kind="primary" text={isBusy ? "Signing in…" : "Sign in"} isDisabled={isBusy} />
+      <Issuers />
     </form>
   );
   if (isInside) return form;

@@ -5,15 +5,25 @@ import {
   endOtherSessions,
   endOwnSession,
   endSession,
+  linkIssuer,
   listOwnSessions,
   listSessions,
   listUsers,
+  offeredIssuers,
   type SessionData,
 } from "../../lib/access.ts";
 import { type LoadedPages, useFollowed, useLoaded, usePages } from "../../lib/hooks.ts";
-import { may } from "../../lib/session.ts";
+import { isAtHome, may, self } from "../../lib/session.ts";
 import { Button, Section, Text, When } from "../../ui/basics.tsx";
-import { type ChangeEnds, Confirm } from "../../ui/dialog.tsx";
+import {
+  type ChangeEnds,
+  Choice,
+  Confirm,
+  type DialogEnds,
+  FormDialog,
+  Opener,
+  useFields,
+} from "../../ui/dialog.tsx";
 import { type Column, ReadTable } from "../../ui/table.tsx";
 
 /** Who is signed in, from where: the viewer's own sessions, and for an admin those of all. */
@@ -35,9 +45,16 @@ function OwnSessions() {
     <Section
       title="Your sessions"
       aside={
-        read.value?.some(({ is_current }) => !is_current) && (
-          <Button onClick={() => setEndingOthers(true)}>End all others…</Button>
-        )
+        <>
+          {(self.value?.kind === "user" || isAtHome()) && (
+            <Opener text="Join a sign-in">
+              {(onClose) => <LinkDialog org={self.value!.org_id} onClose={onClose} />}
+            </Opener>
+          )}
+          {read.value?.some(({ is_current }) => !is_current) && (
+            <Button onClick={() => setEndingOthers(true)}>End all others…</Button>
+          )}
+        </>
       }
     >
       <SessionTable label="Your sessions" read={read} onEnd={setEnded} />
@@ -146,3 +163,29 @@ const EndDialog = (props: ChangeEnds & { act: () => Promise<void> }) => (
     <p>Within a second no node believes it, and its open pages close.</p>
   </Confirm>
 );
+
+/** Joins a person of a provider to the viewer: from then on it may sign in by either. */
+function LinkDialog({ org, onClose }: DialogEnds & { org: string }) {
+  const { value: offered = [] } = useLoaded((signal) => offeredIssuers(org, signal), [org]);
+  const [{ chosen }, field] = useFields({ chosen: "" });
+  const id = chosen || offered[0]?.id;
+  return (
+    <FormDialog
+      title="Join a sign-in"
+      submit="Go to the provider"
+      isDisabled={id === undefined}
+      onSubmit={async () => location.assign(await linkIssuer(id!))}
+      onClose={onClose}
+    >
+      {offered.length === 0 ? (
+        <p>The organization has no issuer.</p>
+      ) : (
+        <Choice
+          label="Issuer"
+          {...field("chosen")}
+          options={offered.map((one) => [one.id, one.name] as const)}
+        />
+      )}
+    </FormDialog>
+  );
+}

@@ -122,12 +122,13 @@ function UserDialog(props: ChangeEnds & { scope: AccessScope; roles: readonly Ro
   const [{ email, name, password }, field] = useFields({ email: known, name: called, password: "" });
   const [chosen, setChosen] = useState<string[]>(() => (user ? rolesOfUser(user) : []));
   const [isActive, setActive] = useState(user?.is_active ?? true);
+  const [breaksGlass, setBreaksGlass] = useState(user?.break_glass ?? false);
   const submit = async () => {
     const body = {
       ...{ email, name },
       ...(scope.isPlatform ? { role_ids: chosen } : { roles: chosen }),
       ...(password !== "" && { password }),
-      ...(scope.isPlatform && user && { is_active: isActive }),
+      ...(scope.isPlatform && user && { is_active: isActive, break_glass: breaksGlass }),
     };
     await (user ? changeUser(scope, user.id, body) : createUser(scope, body));
     return `${plain(email)} ${user ? "changed" : "may sign in"}`;
@@ -152,7 +153,16 @@ function UserDialog(props: ChangeEnds & { scope: AccessScope; roles: readonly Ro
         />
       )}
       <RoleChoice roles={roles} chosen={chosen} onChange={setChosen} />
-      {scope.isPlatform && user && <Check label="May sign in" isChecked={isActive} onChange={setActive} />}
+      {scope.isPlatform && user && (
+        <>
+          <Check label="May sign in" isChecked={isActive} onChange={setActive} />
+          <Check
+            label="By password even while passwords are off (break glass)"
+            isChecked={breaksGlass}
+            onChange={setBreaksGlass}
+          />
+        </>
+      )}
     </FormDialog>
   );
 }
