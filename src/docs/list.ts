@@ -41,6 +41,8 @@ const wordsOf: Readonly<Record<string, string>> = {
   access:
     "users roles api keys policies rbac permissions audit log organizations tenants login sessions password",
   erasure: "gdpr delete erase personal data right to be forgotten redact purge runs events steps payload",
+  "sign-in":
+    "oidc openid connect sso saml single sign on okta auth0 keycloak entra azure ad google identity provider groups pkce device code break glass back channel logout",
   cluster:
     "nodes scale horizontally high availability upgrade rolling failover load balancer production deployment",
   traces: "opentelemetry tracing spans otlp observability jaeger datadog",
@@ -108,6 +110,7 @@ export const groups: readonly DocsGroup[] = [
       own("run-failed", "A run failed, what now?", "Five commands, from the list to the resume."),
       own("access", "Access", "Roles allow, policies deny, the audit remembers."),
       own("erasure", "Deletion and redaction", "What you can erase, what stays, and what you do yourself."),
+      own("sign-in", "Sign-in by a provider", "OpenID Connect: roles by groups, passwords off."),
       own("cluster", "Cluster operations", "Which procedure you need, and where it stands."),
       own("traces", "Traces", "One trace from the caller to the last step, and your spans in it."),
       own("tuning", "Tuning", "What you see, where to look, what to turn."),

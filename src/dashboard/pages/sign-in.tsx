@@ -13,7 +13,7 @@ function takeLink(): string {
   return link;
 }
 
-/** Providers of the address's org; a page without one offers those that the installation shows to everyone. */
+/** Providers of the address's org; a page without one offers those that everyone is shown. */
 function Issuers() {
   const [offered, setOffered] = useState<readonly OfferedIssuer[]>([]);
   const { org, query } = address.value;

@@ -72,6 +72,23 @@ export interface ThrottleDeps {
   accountAttemptsMax: number;
 }
 
+/** Each attempt's number in the count of its key; attempts in one batch are numbered one by one. */
+async function count(
+  session: Session,
+  keys: readonly string[],
+  now: Instant,
+): Promise<(key: string) => rows.Counted> {
+  const added = new Map<string, number>();
+  for (const key of keys) added.set(key, (added.get(key) ?? 0) + 1);
+  const totals = await rows.add(session, added, { now, endsAt: now + windowMs });
+  const places = new Map([...added].map(([key, more]) => [key, totals.get(key)!.count - more]));
+  return (key) => {
+    const place = places.get(key)! + 1;
+    places.set(key, place);
+    return { count: place, endsAt: totals.get(key)!.endsAt };
+  };
+}
+
 /**
  * Counts attempts by account and address before the password is compared, so that parallel guesses on all
  * nodes count. Attempts by address alone and by account alone are counted too. These two limits refuse only
@@ -94,23 +111,6 @@ export function openThrottle(deps: ThrottleDeps) {
     if (until === undefined || until > now) return until;
     refused.delete(key);
     return undefined;
-  }
-
-  /** Each attempt's number in the count of its key; attempts in one batch are numbered one by one. */
-  async function count(
-    session: Session,
-    keys: readonly string[],
-    now: Instant,
-  ): Promise<(key: string) => rows.Counted> {
-    const added = new Map<string, number>();
-    for (const key of keys) added.set(key, (added.get(key) ?? 0) + 1);
-    const totals = await rows.add(session, added, { now, endsAt: now + windowMs });
-    const places = new Map([...added].map(([key, more]) => [key, totals.get(key)!.count - more]));
-    return (key) => {
-      const place = places.get(key)! + 1;
-      places.set(key, place);
-      return { count: place, endsAt: totals.get(key)!.endsAt };
-    };
   }
 
   function over(key: string, { count: place, endsAt }: rows.Counted, most: number): Instant | undefined {

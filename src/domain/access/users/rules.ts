@@ -34,6 +34,6 @@ export const noPassword = "";
 export const emailOfAnother = (): Fault =>
   new Fault(
     "already_exists",
-    "a user with this email exists: sign in as that user, and join this sign-in to it in the dashboard",
+    "a user with this email exists: sign in as that user, and join this one to it (page Access, tab Sessions)",
     { field: "email" },
   );
