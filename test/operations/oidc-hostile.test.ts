@@ -265,9 +265,14 @@ describe.each(engines)("a provider that lies or fails, on %s", (engine) => {
     expect(await isIn(begun.session!)).toBe(false);
     expect(await isIn(other.session!)).toBe(true);
     expect(await send(token)).toBe(400);
-    // Without a session of its own, all of the person's that came from there.
+    // An issuer that signs nobody in any more still ends what came from there. Without a session of its own, all of the person's that came from there.
     const all = await good({ ...claims, sid: undefined, sub: "ada", jti: randomUUID() });
+    const enable = (is_enabled: boolean) =>
+      server.api(`/api/v1/issuers/${id}`, { method: "PATCH", body: { is_enabled } });
+    await enable(false);
+    expect((await new TestBrowser().go(start())).status).toBe(404);
     expect(await send(all)).toBe(200);
+    await enable(true);
     expect(await isIn(other.session!)).toBe(false);
     const unknown = await good({ ...claims, sid: undefined, sub: "nobody", jti: randomUUID() });
     expect(await send(unknown)).toBe(200);

@@ -239,6 +239,13 @@ export const cliCases: readonly CliCase[] = [
   ...lines(`
     user end-sessions {user} --yes
     user delete {user} --yes
+    issuer create issuer-{p} --issuer https://{p}.example --client-id svc --roles [{"value":"*","role":"viewer"}] => issuer
+    issuer list
+    issuer get {issuer}
+    issuer update {issuer} --name renamed-{p}
+    issuer sign-in
+    issuer passwords true
+    issuer delete {issuer} --yes
     role create role-{p} --base viewer => role
     role list
     role get {role}
@@ -299,6 +306,13 @@ export const cliCases: readonly CliCase[] = [
     platform sessions list => platformSession
     platform sessions end {platformSession} --yes
     platform users delete {eve} --yes
+    platform issuers create issuer-{p} --issuer https://{p}.example --client-id svc => platformIssuer
+    platform issuers list
+    platform issuers get {platformIssuer}
+    platform issuers update {platformIssuer} --name renamed-{p}
+    platform issuers sign-in
+    platform issuers passwords true
+    platform issuers delete {platformIssuer} --yes
     platform roles list
     platform roles create role-{p} => platformRole
     platform roles get {platformRole}

@@ -85,6 +85,13 @@ export async function furnishOrg(server: TestServer, org: string) {
   const email = `${org}@example.test`;
   const password = `correct horse ${org}`;
   await api("/api/v1/users", { body: { email, name: marker, password, roles: ["admin"] } });
+  const issuer = `https://${marker}.example.test`;
+  const roles = [{ value: marker, role: "viewer" }];
+  await api("/api/v1/issuers", { body: { name: "same", issuer, client_id: marker, roles } });
+  await store.write((session) =>
+    session.run(sql`INSERT INTO identities (org_id, issuer, subject, user_id, created_at)
+      VALUES (${orgId}, ${issuer}, ${marker}, ${marker}, 1)`),
+  );
   const hour = Date.now() - (Date.now() % 3_600_000);
   for (const kind of ["emit", "invoke", "stream", "topic", "wait"])
     await store.write((session) =>

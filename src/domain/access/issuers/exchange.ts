@@ -7,7 +7,7 @@ import { type Metadata, type Providers, unanswered } from "./provider.ts";
 import type { Issuer } from "./rows.ts";
 import { claimAt, errorWord, type Person, type ProviderClaims, personOf, refusedToken } from "./rules.ts";
 
-/** An issuer that is enabled, with its client's secret. */
+/** An issuer with its client's secret. */
 export interface OpenedIssuer extends Issuer {
   clientSecret: string;
 }
@@ -41,7 +41,6 @@ export type Exchange = ReturnType<typeof openExchange>;
 
 export interface ExchangeDeps {
   providers: Providers;
-  /** Undefined for one that is missing or not enabled. */
   opened: (issuerId: string) => Promise<OpenedIssuer | undefined>;
 }
 
@@ -100,19 +99,29 @@ function deviceCodeOf(answer: ProviderClaims): DeviceCode {
   };
 }
 
+function logoutOf(issuer: Issuer, { events, nonce, jti, sid, sub }: ProviderClaims): ProviderLogout {
+  const isLogout = typeof events === "object" && events !== null && Object.hasOwn(events, logoutEvent);
+  if (!isLogout || nonce !== undefined) throw refusedToken("it is no logout token");
+  const [session, subject, tokenId] = [shortText(sid), shortText(sub), shortText(jti)];
+  if (tokenId === undefined || (session ?? subject) === undefined)
+    throw refusedToken("it names neither a session nor a person");
+  return { issuer, tokenId, sid: session, subject };
+}
+
 /** What is asked of providers for one sign-in. */
 export function openExchange({ providers, opened }: ExchangeDeps) {
   const underWay = openHolderLimit({
     ...{ most: exchangesMax, all: exchangesOfAllMax, what: "sign-ins", whose: "issuer" },
   });
 
-  /** Asks the provider of an issuer that is enabled; any other looks like none. */
+  /** Asks the provider of an issuer that is enabled, or `ends` something; any other looks like none. */
   async function within<Answer>(
     issuerId: string,
     work: (issuer: OpenedIssuer, metadata: Metadata) => Promise<Answer>,
+    { ends = false } = {},
   ): Promise<Answer> {
     const issuer = await opened(issuerId);
-    if (!issuer) throw missing("issuer", issuerId);
+    if (!issuer?.isEnabled && !(issuer && ends)) throw missing("issuer", issuerId);
     const leave = underWay.acquire(issuerId);
     try {
       return await work(issuer, await providers.metadata(issuer.issuer));
@@ -189,18 +198,18 @@ export function openExchange({ providers, opened }: ExchangeDeps) {
 
     /** Of a logout token (OpenID Connect Back-Channel Logout 1.0, section 2.6); throws `invalid_argument`. */
     loggedOut: (issuerId: string, token: string): Promise<ProviderLogout> =>
-      within(issuerId, async (issuer, found) => {
-        const claims = await providers.verify(found, token, {
-          ...{ audience: issuer.clientId, requiredClaims: ["aud", "iat", "jti", "events"] },
-          maxTokenAge: logoutTokenSeconds,
-        });
-        const { events, nonce, jti } = claims;
-        const isLogout = typeof events === "object" && events !== null && Object.hasOwn(events, logoutEvent);
-        if (!isLogout || nonce !== undefined) throw refusedToken("it is no logout token");
-        const [sid, subject, tokenId] = [shortText(claims.sid), shortText(claims.sub), shortText(jti)];
-        if (tokenId === undefined || (sid ?? subject) === undefined)
-          throw refusedToken("it names neither a session nor a person");
-        return { issuer, tokenId, sid, subject };
-      }),
+      within(
+        issuerId,
+        async (issuer, found) => {
+          return logoutOf(
+            issuer,
+            await providers.verify(found, token, {
+              ...{ audience: issuer.clientId, requiredClaims: ["aud", "iat", "jti", "events"] },
+              maxTokenAge: logoutTokenSeconds,
+            }),
+          );
+        },
+        { ends: true },
+      ),
   };
 }

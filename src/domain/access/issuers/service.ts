@@ -231,10 +231,9 @@ const openedIssuers = ({ store, keyring }: Pick<IssuersDeps, "store" | "keyring"
       .map(({ id, name, orgId: of }) => ({ id, name, orgId: of }));
   },
 
-  /** Undefined for one that is missing or not enabled. */
   async opened(id: string): Promise<OpenedIssuer | undefined> {
     const issuer = await rows.issuerById(store, id);
-    if (!issuer?.isEnabled) return undefined;
+    if (!issuer) return undefined;
     const { sealedSecret } = issuer;
     const clientSecret = sealedSecret === "" ? "" : await keyring.unseal(placeOf(id), sealedSecret);
     return { ...issuer, clientSecret };

@@ -87,7 +87,7 @@ export function capturedParts(
   redact: Redact,
 ) {
   const { pathname, searchParams } = new URL(request.url);
-  const query = redact(Object.fromEntries(searchParams));
+  const query = redact(Object.fromEntries(searchParams), operation.hides);
   const length = Number(request.headers.get("content-length") ?? 0);
   const body =
     length > inspectedBodyBytesMax ? { payload: undefined, removed: [] } : redact(input, operation.hides);
