@@ -18,6 +18,7 @@ interface RunShown {
   status?: string;
   attempt?: number;
   maxAttempts?: number;
+  redactedAt?: string;
   createdAt?: string;
   updatedAt?: string;
   endedAt?: string;
@@ -223,7 +224,9 @@ export async function explain(ask: AskServer, id: string): Promise<Why> {
       because.unshift(
         `attempt ${run.attempt ?? 1} of ${run.maxAttempts ?? 1}${buildOf(run.attemptLog?.at(-1))} failed: ${failedLine(run.error ?? {})}`,
       );
-      next.push(`svc inspect ${id}`, `svc resume ${id}`, `svc resume ${id} --from-step ${fromStep(steps)}`);
+      next.push(`svc inspect ${id}`);
+      if (run.redactedAt === undefined)
+        next.push(`svc resume ${id}`, `svc resume ${id} --from-step ${fromStep(steps)}`);
       break;
     case "cancelled":
       because.unshift(

@@ -22,7 +22,10 @@ describe.each(engines)("what is over is deleted and redacted on %s", (engine) =>
   /** Of another environment. */
   let elsewhere = "";
   beforeAll(async () => {
-    server = await startTestServer({ engine, settings: { pollHoldMs: 100 } });
+    server = await startTestServer({
+      engine,
+      settings: { pollHoldMs: 100, auditExcludedActions: "runs:*,events:*" },
+    });
     client = createClient({ url: server.url, apiKey: server.adminKey });
     const { id } = (await server.api("/api/v1/environments", { body: { name: "elsewhere" } })).body;
     elsewhere = (await server.api("/api/v1/apikeys", { body: { name: "elsewhere", env_id: id } })).body.key;
@@ -191,6 +194,13 @@ describe.each(engines)("what is over is deleted and redacted on %s", (engine) =>
     expect(await codeOf(rpc("RedactEvent", { eventId: secret }, { key: hidden.key }))).toBe(
       "permission_denied",
     );
+    const appended = await server.rpc("EntityStreamService", "AppendEvent", {
+      ...{ entityId: "vip", entityType: "person", eventName: "person.named", data: { n: 1 } },
+    });
+    const noStream = { actions: "entities:append", resources: "stream:*:vip" };
+    const apart = await lookerKey(server, `apart-${engine}`, noStream, "admin");
+    const ofStream = { eventId: appended.body.eventId };
+    expect(await codeOf(rpc("RedactEvent", ofStream, { key: apart.key }))).toBe("permission_denied");
     expect((await rpc("RedactEvent", { eventId }, { key: hidden.key })).status).toBe(200);
   }, 20_000);
 
@@ -274,6 +284,7 @@ describe.each(engines)("what is over is deleted and redacted on %s", (engine) =>
     const answer = (await rpc("RedactRun", { runId, reason })).body;
     expect(answer).toMatchObject({ eventId: before.eventId, redactedBy: "ak_admin_bootstrap" });
     expect(answer.eventRedacted).toBeUndefined();
+    expect(answer.unredactedEventIds).toEqual([before.eventId]);
     await audited("runs.redact", reason);
     const mark = { $redacted: true, at: expect.any(String), by: "ak_admin_bootstrap" };
     const run = await runOf(runId);
@@ -311,7 +322,8 @@ describe.each(engines)("what is over is deleted and redacted on %s", (engine) =>
     for (const { body } of shown) expect(JSON.stringify(body)).not.toContain(text);
     const [asRow] = shown.slice(-2)[0]!.body.rows ?? [];
     expect(JSON.stringify(asRow)).toContain("null");
-    expect((await rpc("RedactRun", { runId })).body).toEqual({ ...answer, eventRedacted: true });
+    const { unredactedEventIds: _left, ...stays } = answer;
+    expect((await rpc("RedactRun", { runId })).body).toEqual({ ...stays, eventRedacted: true });
     expect(await codeOf(rpc("ResumeRun", { runId }))).toBe("failed_precondition");
     expect(await codeOf(rpc("PatchStep", { stepId: steps[0].id, output: { n: 1 } }))).toBe(
       "failed_precondition",

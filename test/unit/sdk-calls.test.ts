@@ -247,8 +247,11 @@ const cases: Record<string, Case> = {
     call: () => client.redactRun("run_1", { reason: "why" }),
     path: "/svc.v1.SvcService/RedactRun",
     sent: { runId: "run_1", reason: "why" },
-    answer: { redactedAt: "t", redactedBy: "user_1", eventId: "evt_1" },
-    read: { redactedAt: "t", redactedBy: "user_1", eventId: "evt_1", eventRedacted: false },
+    answer: { redactedAt: "t", redactedBy: "user_1", eventId: "evt_1", unredactedEventIds: ["evt_1"] },
+    read: {
+      ...{ redactedAt: "t", redactedBy: "user_1", eventId: "evt_1" },
+      ...{ eventRedacted: false, unredactedEventIds: ["evt_1"] },
+    },
   },
   redactStep: {
     call: () => client.redactStep("step_1"),

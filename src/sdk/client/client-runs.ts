@@ -171,8 +171,8 @@ const erasingCalls = (rpc: RunRpc): ErasingCalls => ({
 
   async redactRun(runId, { reason = "" } = {}) {
     const answer = await rpc<Partial<RedactedRun>>("RedactRun", { runId, reason }, safe);
-    const { eventId = "", eventRedacted = false } = answer;
-    return { ...redactionOf(answer), eventId, eventRedacted };
+    const { eventId = "", eventRedacted = false, unredactedEventIds = [] } = answer;
+    return { ...redactionOf(answer), eventId, eventRedacted, unredactedEventIds };
   },
 
   redactStep: async (stepId, { reason = "" } = {}) =>

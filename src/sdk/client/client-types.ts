@@ -239,8 +239,10 @@ export interface RedactedValues {
 
 export interface RedactedRun extends RedactedValues {
   eventId: string;
-  /** Whether the event that started the run is redacted as well, or gone. */
+  /** Whether the events that started the run, one or a batch, are redacted as well, or gone. */
   eventRedacted: boolean;
+  /** Those that are not. */
+  unredactedEventIds: string[];
 }
 
 /** Secrets of the environment. The server never gives out a value; functions that name a secret get it. */

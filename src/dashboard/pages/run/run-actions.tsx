@@ -137,9 +137,9 @@ function EraseDialog({ run, how, ...ends }: ChangeEnds & { run: RunView; how: "d
       go(hrefOf(["runs"]));
       return "Run deleted";
     }
-    const { eventId, eventRedacted } = await rpc("SvcService", "RedactRun", { runId: run.id, reason });
-    if (isEventToo) await rpc("SvcService", "RedactEvent", { eventId, reason });
-    return isEventToo || eventRedacted ? "Run and event redacted" : "Run redacted; its event is not";
+    const { unredactedEventIds: left = [] } = await rpc("SvcService", "RedactRun", { runId: run.id, reason });
+    if (isEventToo) for (const eventId of left) await rpc("SvcService", "RedactEvent", { eventId, reason });
+    return isEventToo || left.length === 0 ? "Run and event redacted" : "Run redacted; its event is not";
   };
   return (
     <FormDialog

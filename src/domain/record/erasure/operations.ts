@@ -10,7 +10,7 @@ import type { Redaction } from "../../../kit/redacted-mark.ts";
 import { runOfStep } from "../../../kit/step-id.ts";
 import { instantOf, timestampOf, withNumbers } from "../../../kit/wkt.ts";
 import { type EndedStatus, endedStatuses } from "./rules.ts";
-import type { Eraser, Erasure, RedactedRunAnswer } from "./service.ts";
+import type { Eraser, Erasure } from "./service.ts";
 
 const id = Type.String({ minLength: 1, maxLength: 2_048 });
 const reason = Type.Optional(Type.String({ maxLength: 1_024 }));
@@ -56,8 +56,9 @@ export const erasureOperations = (erasure: Erasure): Operation[] => [
     rpc: rpc(
       SvcService.method.redactRun,
       (m) => ({ runId: m.runId, reason: m.reason }),
-      ({ eventId, isEventRedacted, ...redaction }: RedactedRunAnswer) => ({
-        ...{ ...redactionOf(redaction), eventId, eventRedacted: isEventRedacted },
+      ({ eventId, unredactedIds, ...redaction }: Awaited<ReturnType<Erasure["redactRun"]>>) => ({
+        ...{ ...redactionOf(redaction), eventId, eventRedacted: unredactedIds.length === 0 },
+        unredactedEventIds: unredactedIds,
       }),
     ),
     handle: ({ runId }, call) => erasure.redactRun(eraserOf(call), runId),

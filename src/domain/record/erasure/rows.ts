@@ -1,15 +1,10 @@
 import type { Instant } from "../../../kit/clock.ts";
+import { fitting } from "../../../kit/fitting.ts";
 import type { Cursor } from "../../../kit/page.ts";
 import type { Redaction } from "../../../kit/redacted-mark.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import type { DeletedRuns, EndedStatus } from "./rules.ts";
-
-export interface FoundRun {
-  id: string;
-  created_at: Instant;
-  status: string;
-}
 
 /**
  * A slice of runs, oldest first. Failed and cancelled ones have an index; of completed ones the others are
@@ -20,17 +15,13 @@ export function someRuns(
   environmentId: string,
   { functionId, until }: DeletedRuns,
   slice: { status: EndedStatus; after: Cursor | undefined; limit: number },
-): Promise<FoundRun[]> {
+): Promise<{ id: string; created_at: Instant; status: string }[]> {
   const { status, after, limit } = slice;
   const where = [sql`environment_id = ${environmentId}`];
   if (functionId !== undefined) where.push(sql`function_id = ${functionId}`);
   if (until !== undefined) where.push(sql`created_at <= ${until}`);
   if (status !== "completed") where.push(sql`trouble = ${status}`);
-  if (after)
-    where.push(
-      sql`(created_at > ${after.at} OR (created_at = ${after.at} AND id > ${after.id}))`,
-      sql`created_at >= ${after.at}`,
-    );
+  if (after) where.push(sql`(created_at, id) > (${sql.bigint(after.at)}, ${after.id})`);
   return store.all(sql`SELECT id, created_at, status FROM runs ${sql.where(where)}
     ORDER BY created_at, id LIMIT ${limit}`);
 }
@@ -123,41 +114,30 @@ export async function redactRun(session: Session, runId: string, redaction: Reda
 /** Stands between the letters that values begin with, so that only `exists` meets it. */
 const redactedValue = "r";
 
-export interface RedactedStep {
-  step_id: string;
-  name: string;
-  redacted_at: Instant | null;
-  redacted_by: string | null;
-}
+type NamedStep = Pick<HeldRun, "redacted_at" | "redacted_by"> & { step_id: string; name: string };
 
-export const stepsOf = (session: Session, runId: string): Promise<RedactedStep[]> =>
+export const stepsOf = (session: Session, runId: string): Promise<NamedStep[]> =>
   session.all(sql`SELECT step_id, name, redacted_at, redacted_by FROM steps WHERE run_id = ${runId}`);
 
 export const touchRun = (session: Session, runId: string, at: Instant): Promise<number> =>
   session.run(sql`UPDATE runs SET updated_at = ${sql.bigint(at)} WHERE id = ${runId}`);
 
-/** Bytes of notes that are in memory at once: one of an injected output may have eight megabytes. */
-const notesAtOnceBytesMax = 8 * 1024 * 1024;
 const notesAtOnceMax = 500;
 
-/** Writes the notes of a run anew; what `made` answers undefined for stays. */
+/** Writes the notes of a run anew, so many bytes at once; what `made` answers undefined for stays. */
 export async function rewriteNotes(
   session: Session,
   runId: string,
   made: (detail: string) => string | undefined,
 ): Promise<void> {
-  const sizes = await session.all<{ sequence: number; bytes: number }>(
-    sql`SELECT sequence, octet_length(detail) AS bytes FROM run_history WHERE run_id = ${runId} AND detail <> '{}'
+  const sizes = await session.all<{ environment_id: string; sequence: number; bytes: number }>(
+    sql`SELECT environment_id, sequence, octet_length(detail) AS bytes FROM run_history WHERE run_id = ${runId} AND detail <> '{}'
       ORDER BY sequence`,
   );
-  for (let from = 0; from < sizes.length; ) {
-    let to = from;
-    for (let bytes = 0; to < sizes.length && to - from < notesAtOnceMax; to++) {
-      bytes += sizes[to]!.bytes;
-      if (to > from && bytes > notesAtOnceBytesMax) break;
-    }
-    const [first, last] = [sizes[from]!.sequence, sizes[to - 1]!.sequence];
-    from = to;
+  for (let left = sizes; left.length > 0; ) {
+    const some = fitting(left.slice(0, notesAtOnceMax), ({ bytes }) => bytes);
+    left = left.slice(some.length);
+    const [first, last] = [some[0]!.sequence, some.at(-1)!.sequence];
     const notes = await session.all<{ sequence: number; detail: string }>(sql`SELECT sequence, detail
       FROM run_history WHERE run_id = ${runId} AND sequence >= ${first} AND sequence <= ${last}`);
     const changed = notes.flatMap(({ sequence, detail }) => {
@@ -195,7 +175,6 @@ export interface ErasedEvent {
   id: string;
   name: string;
   entity_id: string | null;
-  redacted_at: Instant | null;
 }
 
 export const eventOf = (
@@ -203,8 +182,25 @@ export const eventOf = (
   environmentId: string,
   eventId: string,
 ): Promise<ErasedEvent | undefined> =>
-  store.one(sql`SELECT id, name, entity_id, redacted_at FROM events
+  store.one(sql`SELECT id, name, entity_id FROM events
     WHERE id = ${eventId} AND environment_id = ${environmentId}`);
+
+/** Events that started a run, one or a batch, and are not redacted. */
+export async function unredactedOf(
+  { all, seams }: Pick<Store, "all" | "seams">,
+  environmentId: string,
+  run: Pick<HeldRun, "id" | "event_id">,
+): Promise<string[]> {
+  const batch = await all<{ event_id: string }>(
+    sql`SELECT event_id FROM batch_events WHERE run_id = ${run.id}`,
+  );
+  const ids = new Set([run.event_id, ...batch.map(({ event_id: id }) => id)]);
+  const found = await all<{
+    id: string;
+  }>(sql`SELECT id FROM events WHERE id ${seams.among(column.text([...ids]))}
+    AND environment_id || '' = ${environmentId} AND redacted_at IS NULL ORDER BY id`);
+  return found.map(({ id }) => id);
+}
 
 export const byId = (environmentId: string, eventId: string): Sql =>
   sql`id = ${eventId} AND environment_id = ${environmentId}`;

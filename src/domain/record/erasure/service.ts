@@ -18,12 +18,6 @@ export interface Eraser {
   actorId: string;
 }
 
-export interface RedactedRunAnswer extends Redaction {
-  eventId: string;
-  /** Also where the event is not kept any more. */
-  isEventRedacted: boolean;
-}
-
 export type Erasure = ReturnType<typeof openErasure>;
 
 export interface ErasureDeps extends Basics<"store" | "clock" | "log"> {
@@ -42,7 +36,7 @@ export function openErasure(deps: ErasureDeps) {
     ...deletionsIn(deps),
 
     /** A second time answers the first. `failed_precondition` of a run that is not over. */
-    async redactRun(eraser: Eraser, runId: string): Promise<RedactedRunAnswer> {
+    async redactRun(eraser: Eraser, runId: string) {
       const { environmentId } = eraser;
       const redaction = redactionBy(eraser);
       const run = await store.write(async (session) => {
@@ -60,9 +54,10 @@ export function openErasure(deps: ErasureDeps) {
       });
       await forgetCaptures(eraser.orgId);
       log.info("run.redacted", { environmentId, runId });
-      const event = await rows.eventOf(store, environmentId, run.event_id);
+      // Those that started it.
+      const unredactedIds = await rows.unredactedOf(store, environmentId, run);
       const { at, by } = run.redacted_at === null ? redaction : { at: run.redacted_at, by: run.redacted_by };
-      return { at, by, eventId: run.event_id, isEventRedacted: !event || event.redacted_at !== null };
+      return { at, by, eventId: run.event_id, unredactedIds };
     },
 
     /** `stepId` is the SDK's id or the row's. */
@@ -123,16 +118,17 @@ const isAwaited = (runId: string): Fault =>
     `another run still waits to be told of the end of run ${runId}: try again`,
   );
 
-async function requireOver(session: Session, environmentId: string, { id, status }: rows.HeldRun) {
-  if (status === "active") throw notOver(id);
-  if ((await rows.awaitedAmong(session, environmentId, [id])).size > 0) throw isAwaited(id);
+/** Throws unless it is over, and nobody waits to be told. */
+async function requireOver(session: Session, environmentId: string, run: rows.HeldRun) {
+  if (run.status === "active") throw notOver(run.id);
+  if ((await rows.awaitedAmong(session, environmentId, [run.id])).size > 0) throw isAwaited(run.id);
+  return run;
 }
 
 async function holdOver(session: Session, environmentId: string, runId: string): Promise<rows.HeldRun> {
   const [run] = await rows.holdRuns(session, environmentId, [runId]);
   if (!run) throw missing("run", runId);
-  await requireOver(session, environmentId, run);
-  return run;
+  return requireOver(session, environmentId, run);
 }
 
 interface Deleting extends DeletedRuns {
@@ -145,31 +141,22 @@ interface Deleting extends DeletedRuns {
 const deletionsIn = ({ store, clock, log, deleteRuns }: ErasureDeps) => {
   const size = new SliceSize(clock);
 
+  async function goneWithGroups(session: Session, environmentId: string, runs: readonly rows.HeldRun[]) {
+    const runIds = runs.map(({ id }) => id);
+    const gone = await deleteRuns(session, runIds);
+    const groups = runs.flatMap(({ error_group: group }) => group ?? []);
+    await rows.leaveGroups(session, environmentId, { groups, runIds });
+    return gone;
+  }
+
   /** Those of a slice that are over and that nobody waits for. */
   const deleteSome = (environmentId: string, runIds: readonly string[]): Promise<number> =>
     size.delete(store.write, async (session) => {
       const held = await rows.holdRuns(session, environmentId, runIds);
-      const over = held.filter(({ status }) => status !== "active");
-      if (over.length === 0) return 0;
-      const awaited = await rows.awaitedAmong(
-        session,
-        environmentId,
-        over.map(({ id }) => id),
-      );
-      const going = over.filter(({ id }) => !awaited.has(id));
+      const awaited = await rows.awaitedAmong(session, environmentId, runIds);
+      const going = held.filter(({ id, status }) => status !== "active" && !awaited.has(id));
       return goneWithGroups(session, environmentId, going);
     });
-
-  async function goneWithGroups(session: Session, environmentId: string, runs: readonly rows.HeldRun[]) {
-    const runIds = runs.map(({ id }) => id);
-    if (runIds.length === 0) return 0;
-    const gone = await deleteRuns(session, runIds);
-    await rows.leaveGroups(session, environmentId, {
-      groups: runs.flatMap(({ error_group: group }) => group ?? []),
-      runIds,
-    });
-    return gone;
-  }
 
   /** Answers how many were deleted, and whether there was another one after `limit` of them. */
   async function deleteOf(environmentId: string, status: EndedStatus, asked: Deleting) {

@@ -35,15 +35,6 @@ export interface ChangeBy {
   now: Instant;
 }
 
-type StoredRevision = Omit<ProjectionRevision, "snapshot"> & { snapshot: string };
-
-const columns = sql.raw("event_id, entity_version, name, change_type, snapshot, actor_id, recorded_at");
-
-const toRevision = (row: StoredRevision): ProjectionRevision => ({
-  ...row,
-  snapshot: JSON.parse(row.snapshot) as ProjectionSnapshot,
-});
-
 /**
  * Notes how a projection stands, before it is deleted or after another change; nothing where it stands as
  * before. The caller holds its row, or is the first to register it.
@@ -64,7 +55,7 @@ export async function noteChange(
       ...{ table_sql: made.table_sql, event_handlers: made.event_handlers, description: made.description },
     }),
   };
-  const [last] = await revisionsOf(session, key.environment_id, key.name, { before: undefined, limit: 1 });
+  const [last] = await revisionsOf(session, key, { limit: 1 });
   if (type !== "delete" && last && last.change_type !== "delete") {
     // Its status may have changed by itself since, which makes no definition another one.
     const stands = type === "update" ? { ...snapshot, status: last.snapshot.status } : snapshot;
@@ -80,51 +71,43 @@ export async function noteChange(
       AND entity_version <= ${place - changesMax}`);
 }
 
-/** Newest first, from below `before` when it is given. */
+/** Newest first: those below `before`, or the one `at` this version. */
 async function revisionsOf(
   reads: Pick<Store, "all">,
-  environmentId: string,
-  name: string,
-  { before, limit }: { before: number | undefined; limit: number },
+  { environment_id, name }: ProjectionKey,
+  { before, at, limit }: { before?: number; at?: number; limit: number },
 ): Promise<ProjectionRevision[]> {
   if (!isStorable(name)) return [];
-  const below = before === undefined ? sql.empty : sql`AND entity_version < ${before}`;
-  const rows = await reads.all<StoredRevision>(sql`SELECT ${columns} FROM projection_changes
-    WHERE environment_id = ${environmentId} AND name = ${name} ${below}
-    ORDER BY entity_version DESC LIMIT ${limit}`);
-  return rows.map(toRevision);
-}
-
-async function revisionAt(
-  reads: Pick<Store, "one">,
-  environmentId: string,
-  name: string,
-  version: number,
-): Promise<ProjectionRevision | undefined> {
-  if (!isStorable(name)) return undefined;
-  const row = await reads.one<StoredRevision>(sql`SELECT ${columns} FROM projection_changes
-    WHERE environment_id = ${environmentId} AND name = ${name} AND entity_version = ${version}`);
-  return row && toRevision(row);
+  const where = [whereProjection({ environment_id, name })];
+  if (before !== undefined) where.push(sql`entity_version < ${before}`);
+  if (at !== undefined) where.push(sql`entity_version = ${at}`);
+  const rows = await reads.all<
+    Omit<ProjectionRevision, "snapshot"> & { snapshot: string }
+  >(sql`SELECT event_id,
+      entity_version, name, change_type, snapshot, actor_id, recorded_at FROM projection_changes
+    ${sql.where(where)} ORDER BY entity_version DESC LIMIT ${limit}`);
+  return rows.map((row) => ({ ...row, snapshot: JSON.parse(row.snapshot) as ProjectionSnapshot }));
 }
 
 /** The recorded changes of projections. */
 export const projectionHistory = (store: Store) => ({
   /** Newest first; also of a projection that is deleted. */
-  async history(environmentId: string, name: string, { before, limit }: { before?: number; limit?: number }) {
+  async history(
+    environment_id: string,
+    name: string,
+    { before, limit }: { before?: number; limit?: number },
+  ) {
     const most = pageSize(limit);
-    const found = await revisionsOf(store, environmentId, name, { before, limit: most + 1 });
-    if (
-      found.length === 0 &&
-      before === undefined &&
-      !(await getProjection(store, { environment_id: environmentId, name }))
-    )
+    const key = { environment_id, name };
+    const found = await revisionsOf(store, key, { ...(before !== undefined && { before }), limit: most + 1 });
+    if (found.length === 0 && before === undefined && !(await getProjection(store, key)))
       throw unknownProjection(name);
     return { entries: found.slice(0, most), hasMore: found.length > most };
   },
 
   /** One entry of the history. */
-  async revision(environmentId: string, name: string, version: number): Promise<ProjectionRevision> {
-    const found = await revisionAt(store, environmentId, name, version);
+  async revision(environment_id: string, name: string, version: number): Promise<ProjectionRevision> {
+    const [found] = await revisionsOf(store, { environment_id, name }, { at: version, limit: 1 });
     if (!found) throw missing("projection version", `${name.slice(0, 128)}/${version}`);
     return found;
   },
