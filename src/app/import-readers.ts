@@ -106,6 +106,7 @@ const byColumn: Readonly<Record<string, ColumnReader>> = {
   // The names of all things that a step waits for, of which an event is one.
   wait_event_name: line,
   step_id: (value: string, field) => void requireStepId(field, value),
+  ...{ sent_by: line, taken_by: (value: string, field: string) => void requireStepId(field, value) },
   parent_step_id: (value: string, field) => void requireStepId(field, value),
   compensation_for: (value: string, field) => void requireStepId(field, value),
   color: requireColor as ColumnReader,

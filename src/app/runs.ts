@@ -28,6 +28,7 @@ import { openLateStarts } from "../domain/engine/runs/late-start.ts";
 import { RunObservers } from "../domain/engine/runs/observer.ts";
 import { runsOperations } from "../domain/engine/runs/operations.ts";
 import { openRuns, type Runs } from "../domain/engine/runs/service.ts";
+import { signalOperations } from "../domain/engine/runs/signals/operations.ts";
 import { openRunSpans } from "../domain/engine/runs/spans.ts";
 import { publishingSteps } from "../domain/engine/runs/step-moves.ts";
 import { leastUnmatched } from "../domain/engine/runs/waits/wait-rows.ts";
@@ -152,6 +153,7 @@ export function openRunsPart(host: Host, { publishQueued, flow, secretValues }: 
       ...batchesOperations(batches),
       ...functionsOperations(functions, serving),
       ...runsOperations(runs, serving),
+      ...signalOperations(runs.signals),
       ...quotasOperations(quotas),
     ],
     loops: loopsOf({ runs, debounce, batches, ends, dispatcher }, wakers),

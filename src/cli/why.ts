@@ -123,9 +123,7 @@ function ofSteps(steps: readonly StepShown[]): string[] {
         ];
       case "waiting": {
         const until = step.waitTimeout ? ` until ${localTime(step.waitTimeout)}` : "";
-        return [
-          `step ${nameOf(step)} waits for ${step.waitEventName ? `event ${step.waitEventName}` : "a run"}${until}`,
-        ];
+        return [`step ${nameOf(step)} waits for ${awaitedOf(step)}${until}`];
       }
       case "timed_out":
         return [`step ${nameOf(step)} waited too long`];
@@ -134,6 +132,10 @@ function ofSteps(steps: readonly StepShown[]): string[] {
     }
   });
 }
+
+/** Only what is no event has a blank inside: `signal X`, `key B/K`. */
+const awaitedOf = ({ waitEventName: name }: StepShown): string =>
+  name ? (/(?<!,) /.test(name) ? name : `event ${name}`) : "a run";
 
 /** The step to begin again at: the one that failed last, by its name where no other step has it. */
 function fromStep(steps: readonly StepShown[]): string {
@@ -203,7 +205,7 @@ async function ofCapacity(
 const pauses: Readonly<Record<string, { said: string; commands: (id: string) => string[] }>> = {
   sleep: { said: "it sleeps", commands: (id) => [`svc resume ${id} --skip-sleep`, `svc cancel ${id}`] },
   wait_event: {
-    said: "it waits: for an event, a stream, a key, or runs",
+    said: "it waits: for an event, a signal, a stream, a key, or runs",
     commands: (id) => [`svc run steps ${id}`, `svc cancel ${id}`],
   },
   invoke: { said: "it waits for a run that it started", commands: (id) => [`svc event cause run ${id}`] },

@@ -20,6 +20,7 @@ export const actions = {
   "runs:cancel": writers,
   "runs:delete": writers,
   "runs:redact": admins,
+  "runs:signal": writers,
   "events:emit": writers,
   "events:subscribe": readers,
   "events:redact": admins,

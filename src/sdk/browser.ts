@@ -7,6 +7,7 @@ export type * from "./client/client-types.ts";
 export type * from "./client/entity-types.ts";
 export type * from "./client/kv-types.ts";
 export type * from "./client/repair-types.ts";
+export type * from "./client/run-word-types.ts";
 export type * from "./client/schema-types.ts";
 export type * from "./client/tool-types.ts";
 export type * from "./client/webhook-types.ts";

@@ -36,6 +36,15 @@ export const drives: Readonly<Record<string, readonly Drive[]>> = {
       prints: /^events:order\.placed followed$/,
     },
   ],
+  signals: [
+    {
+      adds: `
+        import { testFunction } from "svc";
+        const test = testFunction(cart).signal("add", "shoe").signal("add", "hat", { after: "30h" });
+        console.log(...((await test.run()).output as string[]));`,
+      prints: /^shoe hat$/,
+    },
+  ],
   webhooks: [
     {
       replaces: ["whsec_…", "whsec_c2VjcmV0"],

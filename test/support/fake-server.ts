@@ -131,7 +131,11 @@ export function startFakeServer(options: FakeServerOptions = {}): FakeServer {
       step.until = reason.until;
       run.status = "sleeping";
     } else if (reason.type === "wait_for_event") step.awaits = reason.event_filter.event;
-    else if (reason.type === "wait_for_events" || reason.type === "retry_step")
+    else if (
+      reason.type === "wait_for_events" ||
+      reason.type === "wait_for_signal" ||
+      reason.type === "retry_step"
+    )
       throw new Error("this server knows no such yield");
     else {
       const event = {

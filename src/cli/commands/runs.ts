@@ -146,6 +146,13 @@ export const runGroups: readonly Group[] = [
         takes: ["runId"],
         shows: { columns: ["at", "attempt", "level", "step", "text"], items: "lines" },
       },
+      { name: "signal", operation: "runs.signal", takes: ["runId", "name"] },
+      {
+        name: "signals",
+        operation: "runs.signals",
+        takes: ["runId"],
+        shows: { columns: ["number", "name", "state", "sentAt", "takenAt", "stepId"], items: "signals" },
+      },
       timeline,
     ],
   },

@@ -275,3 +275,18 @@ export const runStatuses = [
   "failed",
   "cancelled",
 ] as const;
+
+/** The newest that were sent to the run. */
+export async function getSignals(id: string, signal?: AbortSignal) {
+  const asked = { runId: id, limit: 200 };
+  const {
+    signals = [],
+    kept = 0,
+    hasMore = false,
+  } = await rpc("SvcService", "ListRunSignals", asked, signal);
+  const shown = signals.map((m) => ({
+    ...{ number: whole(m.number), name: text(m.name), isKept: text(m.state) === "kept", data: m.data },
+    ...{ sentBy: text(m.sentBy), sentAt: instant(m.sentAt) ?? 0, stepId: text(m.stepId) },
+  }));
+  return { signals: shown, kept: whole(kept), hasMore };
+}

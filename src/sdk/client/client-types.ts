@@ -28,6 +28,7 @@ import type { SqlCalls } from "./client-sql.ts";
 import type { StreamCalls } from "./entity-types.ts";
 import type { ConfigCalls, KvCalls } from "./kv-types.ts";
 import type { RepairCalls, RepairSelection } from "./repair-types.ts";
+import type { RunWordCalls } from "./run-word-types.ts";
 import type { SchemaCalls } from "./schema-types.ts";
 import type { ToolCalls } from "./tool-types.ts";
 import type { WebhookCalls } from "./webhook-types.ts";
@@ -276,6 +277,7 @@ export interface Client<Events extends EventMap = EventMap>
   readonly groups: GroupCalls;
   readonly kv: KvCalls;
   readonly projections: ProjectionCalls;
+  readonly runs: RunWordCalls;
   readonly schemas: SchemaCalls;
   readonly secrets: SecretCalls;
   readonly streams: StreamCalls<Events>;

@@ -20,6 +20,7 @@ import { groupCalls } from "./client-groups.ts";
 import { kvCalls } from "./client-kv.ts";
 import { projectionCalls } from "./client-projections.ts";
 import { repairCalls } from "./client-repairs.ts";
+import { runWordCalls } from "./client-run-words.ts";
 import { runCalls } from "./client-runs.ts";
 import { schemaCalls } from "./client-schemas.ts";
 import { secretCalls } from "./client-secrets.ts";
@@ -70,6 +71,7 @@ function clientOf<Events extends EventMap>(
     causality: causalityCalls(transport),
     errors: errorCalls(transport),
     repairs: repairCalls(transport),
+    runs: runWordCalls(transport),
     schemas: schemaCalls(transport, events),
     secrets: secretCalls(transport),
     ...sqlCalls(transport),

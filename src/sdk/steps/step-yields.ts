@@ -7,13 +7,17 @@ import { matchedValue } from "./conditions.ts";
 import type { Execution } from "./step.ts";
 import type { InvokeOptions, Steps } from "./steps.ts";
 import type { EventReader, HandlerEvent, SvcFunction } from "./svc-function.ts";
-import type { WaitOptions } from "./wait-types.ts";
+import type { NamedOptions, WaitOptions } from "./wait-types.ts";
 
-type YieldSteps = Pick<Steps, "sleep" | "sleepUntil" | "waitForEvent" | "invoke" | "invokeAsync">;
+type YieldSteps = Pick<
+  Steps,
+  "sleep" | "sleepUntil" | "waitForEvent" | "waitForSignal" | "invoke" | "invokeAsync"
+>;
 
 const knownOfWaits: KnownOptions<WaitOptions> = {
   ...{ name: true, match: true, matchValue: true, timeout: true, onTimeout: true, payload: true },
 };
+const knownOfSignals: KnownOptions<NamedOptions> = { name: true, timeout: true, onTimeout: true };
 const knownOfInvokes: KnownOptions<InvokeOptions> = { input: true, ...timeoutNames };
 
 const rfc3339 = /^\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d)$/;
@@ -65,6 +69,19 @@ export function yieldSteps(execution: Execution, events: EventReader | undefined
       return (
         isEvent && events ? await execution.during(events.read(awaited as HandlerEvent)) : awaited
       ) as never;
+    },
+
+    async waitForSignal(signal: string, options: NamedOptions = {}) {
+      const { name = signal, timeout, onTimeout = "null" } = options;
+      requireKnown(`step ${name}`, options, knownOfSignals);
+      return (await execution.awaitStored(
+        name,
+        (base) => ({
+          ...{ ...base, type: "wait_for_signal", signal, on_timeout: onTimeout },
+          ...(timeout !== undefined && { timeout: timeoutText(name, timeout) }),
+        }),
+        lateOf(name, onTimeout),
+      )) as never;
     },
 
     async invoke(target: SvcFunction | string, options: InvokeOptions = {}) {

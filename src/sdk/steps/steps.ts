@@ -167,6 +167,15 @@ export interface Steps<Events extends EventMap = EventMap> {
   ): Promise<MetRun<Output>>;
   waitForRun<Output = unknown>(runId: string, options?: NamedOptions): Promise<MetRun<Output> | null>;
   /**
+   * Waits for what `client.runs.signal` sends to this run under the name, and gives its data; a signal that
+   * came before is kept for it. Null when none was in time, so let data that is null say so by `onTimeout`.
+   */
+  waitForSignal<Data = unknown>(
+    signal: string,
+    options: NamedOptions & { onTimeout: "throw" },
+  ): Promise<Data>;
+  waitForSignal<Data = unknown>(signal: string, options?: NamedOptions): Promise<Data | null>;
+  /**
    * Starts another function, whatever its triggers, and returns its output; the worker is free meanwhile. A
    * child that failed or took too long throws NonRetryableError, with the code of its error or INVOKE_FAILED.
    */

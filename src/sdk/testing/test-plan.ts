@@ -16,6 +16,7 @@ export interface TestStep {
     | "sleep"
     | "wait_for_event"
     | "wait_for_events"
+    | "wait_for_signal"
     | "invoke_function"
     | "invoke_function_async";
   status: "completed" | "failed" | "timed_out";
@@ -81,6 +82,7 @@ export interface TestPlan {
   failures: { name: string; attempt: number | undefined; tries: number | undefined; error: unknown }[];
   crashes: { step: string | number; stored: boolean }[];
   deliveries: { event: string; data: unknown; afterMs: number | undefined }[];
+  signals: { name: string; data: unknown; afterMs: number | undefined }[];
   answers: Map<string, (wait: TestWait) => unknown>;
   states: TestStates;
   secrets: Record<string, string>;

@@ -8,6 +8,7 @@ export class TestNames {
   readonly #invokes = new Set<string>();
   readonly #tools = new Set<string>();
   readonly #events = new Set<string>();
+  readonly #signals = new Set<string>();
   readonly #streams = new Set<string>();
   readonly #keys = new Set<string>();
   readonly #secrets = new Set<string>();
@@ -38,6 +39,10 @@ export class TestNames {
     this.#events.add(event);
   }
 
+  signal(name: string): void {
+    this.#signals.add(name);
+  }
+
   /** A wait for something else than an event. */
   state(condition: Exclude<Condition, { event: string }>): void {
     if ("stream" in condition) this.#streams.add(condition.stream.entity_id);
@@ -52,6 +57,7 @@ export class TestNames {
     invokes,
     tools,
     deliveries,
+    signals,
     answers,
     states,
     ...plan
@@ -70,6 +76,11 @@ export class TestNames {
         "deliver",
         deliveries.map(({ event }) => event),
         this.#events,
+      ),
+      ...unmatched(
+        "signal",
+        signals.map(({ name }) => name),
+        this.#signals,
       ),
       ...unmatched("on", answers.keys(), this.#events),
       ...unmatched(

@@ -14,6 +14,7 @@ const waitMsDefault = 7 * 86_400_000;
 
 type WaitOne = Extract<Yield, { type: "wait_for_event" }>;
 type WaitMany = Extract<Yield, { type: "wait_for_events" }>;
+type WaitSignal = Extract<Yield, { type: "wait_for_signal" }>;
 type Invoke = Extract<Yield, { function_id: string }>;
 type EndedStep = Omit<TestStep, "attempt">;
 
@@ -33,8 +34,10 @@ export interface TestWaitsOptions {
 interface TestEnd {
   atMs: number;
   step?: EndedStep;
-  /** Events that end it. */
+  /** Events and signals that end it. */
   taken?: TestEvent[];
+  /** Place among those that were sent. */
+  signal?: number;
 }
 
 const isFunction = (value: unknown): value is SvcFunction =>
@@ -80,8 +83,13 @@ const awaitedEvent = (name: string, data: unknown, atMs: number) => ({
 export class TestWaits {
   readonly #options: TestWaitsOptions;
   readonly #deliveries: TestEvent[];
-  /** By step, how each would end now: what stands keeps its beginning and its deadline. */
-  readonly #open = new Map<string, () => TestEnd>();
+  /** Sent to the run, oldest first. */
+  readonly #signals: TestEvent[];
+  /**
+   * By step, how each would end now, beside the signals that those before it have: what stands keeps its
+   * beginning and its deadline.
+   */
+  readonly #open = new Map<string, (others: TestEvent[]) => TestEnd>();
   /** Runs that the function started and did not wait for. */
   readonly #children = new Map<string, TestChild>();
 
@@ -94,6 +102,9 @@ export class TestWaits {
       atMs: afterMs === undefined ? undefined : startMs + afterMs,
       taken: false,
     }));
+    this.#signals = plan.signals
+      .map(({ name, data, afterMs = 0 }) => ({ event: name, data, atMs: startMs + afterMs, taken: false }))
+      .toSorted((one, other) => one.atMs - other.atMs);
   }
 
   /** Of all that the handler waits for: those that end first, in order of their ends. Drops what it omits. */
@@ -102,7 +113,10 @@ export class TestWaits {
     for (const id of this.#open.keys()) if (!wanted.has(id)) this.#open.delete(id);
     for (const one of all)
       if (!this.#open.has(one.step_id)) this.#open.set(one.step_id, await this.#begin(one, nowMs));
-    const ends = [...this.#open].map(([id, end]) => ({ id, ...end() })).toSorted((a, b) => a.atMs - b.atMs);
+    const others: TestEvent[] = [];
+    const ends = [...this.#open]
+      .map(([id, end]) => ({ id, ...end(others) }))
+      .toSorted((a, b) => a.atMs - b.atMs || (a.signal ?? 0) - (b.signal ?? 0));
     const atMs = Math.max(nowMs, ends[0]!.atMs);
     const over = ends.filter((end) => end.atMs <= atMs);
     for (const { id, taken = [] } of over) {
@@ -113,7 +127,7 @@ export class TestWaits {
     return { atMs, ended: over.flatMap(({ step }) => step ?? []) };
   }
 
-  async #begin(reason: Yield, sinceMs: number): Promise<() => TestEnd> {
+  async #begin(reason: Yield, sinceMs: number): Promise<(others: TestEvent[]) => TestEnd> {
     switch (reason.type) {
       case "sleep": {
         const { duration_ms: ms, until } = reason;
@@ -126,6 +140,8 @@ export class TestWaits {
         return this.#one(reason, sinceMs);
       case "wait_for_events":
         return this.#many(reason, sinceMs);
+      case "wait_for_signal":
+        return this.#signal(reason, sinceMs);
       default: {
         const end = await this.#invoke(reason, sinceMs);
         return () => end;
@@ -147,6 +163,30 @@ export class TestWaits {
       const { atMs = sinceMs } = found;
       const output = awaitedEvent(name, found.data, atMs);
       return { atMs, step: { ...baseOf(wait), status: "completed", output }, taken: [found] };
+    };
+  }
+
+  /** The oldest that is not taken, in time; what is not waited for yet is kept. */
+  #signal(wait: WaitSignal, sinceMs: number): (others: TestEvent[]) => TestEnd {
+    const { signal, timeout } = wait;
+    const untilMs = untilOf(timeout, sinceMs);
+    this.#options.names.signal(signal);
+    return (others) => {
+      const found = this.#signals.find(
+        (one) => one.event === signal && !one.taken && !others.includes(one) && one.atMs! <= untilMs,
+      );
+      if (!found) {
+        const error = waitTimedOut(`signal ${signal}`);
+        return { atMs: untilMs, step: { ...baseOf(wait), status: "timed_out", output: null, error } };
+      }
+      others.push(found);
+      const step: EndedStep = { ...baseOf(wait), status: "completed", output: asJson(found.data) };
+      return {
+        atMs: Math.max(sinceMs, found.atMs!),
+        step,
+        taken: [found],
+        signal: this.#signals.indexOf(found),
+      };
     };
   }
 

@@ -36,6 +36,11 @@ export interface FunctionTest<Input = unknown, Output = unknown> {
   stream(entityId: string, version: number, options?: { after?: Duration }): this;
   /** A key of a bucket has this value, undefined for none: from the start, or from `after` the start on. */
   key(bucket: string, key: string, value: unknown, options?: { after?: Duration }): this;
+  /**
+   * Sends the run a signal: before it begins, or `after` the start on the virtual clock. The next wait for
+   * its name takes it, in the order in which they come.
+   */
+  signal(name: string, data?: unknown, options?: { after?: Duration }): this;
   /** Answers every wait for an event with this data, at once. */
   on(event: string, answer: (wait: TestWait) => unknown): this;
   secrets(values: Record<string, string>): this;
@@ -73,6 +78,7 @@ export function testFunction<Input, Output>(target: SvcFunction<Input, Output>):
     failures: [],
     crashes: [],
     deliveries: [],
+    signals: [],
     answers: new Map(),
     states: { streams: [], keys: [] },
     secrets: {},
@@ -110,6 +116,10 @@ export function testFunction<Input, Output>(target: SvcFunction<Input, Output>):
     key(bucket, key, value, { after } = {}) {
       const encoded = value === undefined ? undefined : encodedValue(`key ${bucket}/${key}`, value);
       plan.states.keys.push({ bucket, key, value: encoded, afterMs: afterMsOf(after) });
+      return test;
+    },
+    signal(name, data = null, { after } = {}) {
+      plan.signals.push({ name, data, afterMs: afterMsOf(after) });
       return test;
     },
     on(event, answer) {

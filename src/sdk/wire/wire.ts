@@ -112,6 +112,7 @@ export type Yield = { step_id: string; step_name: string } & (
       timeout?: string;
       on_timeout: "null" | "throw";
     }
+  | { type: "wait_for_signal"; signal: string; timeout?: string; on_timeout: "null" | "throw" }
   | {
       type: "invoke_function";
       function_id: string;

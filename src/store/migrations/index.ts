@@ -10,6 +10,7 @@ import { installation } from "./0073_installation.ts";
 import { deployments } from "./0074_deployments.ts";
 import { redactions } from "./0075_redactions.ts";
 import { issuers } from "./0076_issuers.ts";
+import { runSignals } from "./0077_run_signals.ts";
 
 /** What came after 0.40.0, in order; a landed one is never edited. The rows of `tables/` have it, too. */
 export const migrations: readonly Migration[] = [
@@ -24,4 +25,5 @@ export const migrations: readonly Migration[] = [
   deployments,
   redactions,
   issuers,
+  runSignals,
 ];

@@ -180,28 +180,6 @@ export const tablesOfEngine: Tables = {
       json: "detail",
     },
   },
-  run_logs: {
-    holds: "lines that handlers wrote",
-    endsWith: "the run expires",
-    // A row for each report that brought some. `place`: how many lines its execution wrote before; -1 without
-    // one. `total`: lines of the execution so far, with those left out. `seen`: those outside of steps that
-    // its handler reached, with those of executions before. `lines`: JSON text of a list.
-    columns: `run_id TEXT NOT NULL, execution_seq BIGINT NOT NULL, place BIGINT NOT NULL,
-      environment_id TEXT NOT NULL, attempt BIGINT NOT NULL, worker_id TEXT, at BIGINT NOT NULL,
-      line_count BIGINT NOT NULL, total BIGINT NOT NULL, seen BIGINT NOT NULL, bytes BIGINT NOT NULL, lines TEXT NOT NULL,
-      PRIMARY KEY (run_id, execution_seq, place)`,
-    isClustered: true,
-    room: kept,
-    purge: { at: 242, ofRun: "run_id" },
-    exported: {
-      in: "steps",
-      of: "runs",
-      key: "run_id execution_seq place",
-      ids: "run_id",
-      leaves: "run_id execution_seq place attempt worker_id at line_count total seen bytes",
-      json: "lines",
-    },
-  },
   run_streams: {
     holds: "which entity streams a run appended to or read",
     endsWith: "the run expires",

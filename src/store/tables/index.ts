@@ -2,6 +2,7 @@ import { tablesOfAccess } from "./access.ts";
 import { tablesOfCluster } from "./cluster.ts";
 import { tablesOfEngine } from "./engine.ts";
 import { tablesOfEngineStarts } from "./engine-starts.ts";
+import { tablesOfTold } from "./engine-told.ts";
 import { tablesOfIntegrations } from "./integrations.ts";
 import { tablesOfLog } from "./log.ts";
 import { tablesOfRealtime } from "./realtime.ts";
@@ -18,6 +19,7 @@ export const tables: Tables = {
   ...tablesOfCluster,
   ...tablesOfEngine,
   ...tablesOfEngineStarts,
+  ...tablesOfTold,
   ...tablesOfIntegrations,
   ...tablesOfLog,
   ...tablesOfRealtime,

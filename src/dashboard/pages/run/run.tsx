@@ -13,6 +13,7 @@ import { Causes } from "./causes.tsx";
 import { Audit, History } from "./history.tsx";
 import { Logs } from "./logs.tsx";
 import { RunActions } from "./run-actions.tsx";
+import { Signals } from "./signals.tsx";
 import { ErrorBlock, StepPanel } from "./step-panel.tsx";
 import { TimeSlider } from "./time-slider.tsx";
 import { Waterfall } from "./waterfall.tsx";
@@ -112,6 +113,7 @@ function RunInside({ whole, reload }: { whole: Whole; reload: () => void }) {
           <RunTabs {...{ run, tab, moments }} attempts={whole.attempts.length} />
           {tab === "steps" && <Payloads whole={whole} />}
           {tab === "logs" && <Logs run={run} />}
+          {tab === "signals" && <Signals run={run} />}
           {tab === "attempts" && <Attempts run={run} attempts={whole.attempts} />}
           {tab === "history" && <History run={run} moments={moments} />}
           {tab === "causes" && <Causes kind="run" id={run.id} />}
@@ -207,6 +209,7 @@ function RunTabs(props: { run: RunView; tab: string; moments: readonly Moment[];
   const all = [
     { name: "Input and output", of: "steps", count: undefined },
     { name: "Logs", of: "logs", count: undefined },
+    { name: "Signals", of: "signals", count: undefined },
     { name: "Attempts", of: "attempts", count: attempts },
     { name: "History", of: "history", count: moments.length },
     { name: "Causes and effects", of: "causes", count: undefined },

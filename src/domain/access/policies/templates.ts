@@ -20,6 +20,7 @@ const writes = [
   "functions:invoke",
   "runs:cancel",
   "runs:delete",
+  "runs:signal",
   "events:emit",
   "outbox:manage",
   "entities:append",

@@ -43,6 +43,7 @@ import { FirstRooms } from "./logs/first-rooms.ts";
 import type { EndedRun, RunObservers } from "./observer.ts";
 import * as rows from "./rows.ts";
 import type { CompletedStep, Fence, Run, Step, TerminalStatus } from "./run.ts";
+import { openSignals } from "./signals/signals.ts";
 import { publishReportedSteps, type StepMoves } from "./step-moves.ts";
 import { openStory } from "./story.ts";
 import { openTally } from "./tally.ts";
@@ -129,8 +130,10 @@ export function openRuns(deps: RunsDeps) {
     endSilent: wakes.endSilent,
     /** Resumes runs whose event came, and ends runs that an event cancels. */
     matcher,
-    /** Resumes runs whose entity, key or child is what they wait for. */
+    /** Resumes runs whose entity, key, child or signal is what they wait for. */
     states,
+    /** What is sent to runs by name. */
+    signals: openSignals({ store, clock, onQueued }),
     /** Opens what starts child runs, once there is a log to start them by. */
     openChildren: (invoke: ChildrenDeps["invoke"]) =>
       openChildren({ store, clock, log, invoke, onQueued, onFailed, onEnded: wakers.states.wake }),

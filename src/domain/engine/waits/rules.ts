@@ -1,9 +1,12 @@
 import { createHash } from "node:crypto";
 import { CelError, compileCel } from "../../../kit/cel/cel.ts";
+import { invalid } from "../../../kit/fault.ts";
 import type { SeenEvent } from "../../../kit/stored-event.ts";
 
 /** A path is part of an index. */
 export const matchPathBytesMax = 512;
+/** A signal's name is part of two. */
+export const signalNameBytesMax = 200;
 
 /** Which events of a name are meant. */
 export type Match =
@@ -120,14 +123,14 @@ export function holds(expression: string, event: SeenEvent): boolean {
   }
 }
 
-/** What must be true of an entity (`reaches`), of a run (`ends`), or of a key. */
-export type StateTest = "reaches" | "ends" | "changed" | "equals" | "exists" | "absent";
+/** What must be true of an entity (`reaches`), of a run (`ends`), of a key, or of a signal (`sent`). */
+export type StateTest = "reaches" | "ends" | "changed" | "equals" | "exists" | "absent" | "sent";
 
 /** A condition on what stands somewhere, and not on an event. */
 export interface StateCondition {
-  /** `stream`, `run`, or that of a bucket. */
+  /** `stream`, `run`, `signal`, or that of a bucket. */
   place: string;
-  /** The entity, the run or the key. */
+  /** The entity, the run, the name of the signal or the key. */
   subject: string;
   test: StateTest;
   /** The version to reach, or the revision after which the key changes. */
@@ -138,6 +141,8 @@ export interface StateCondition {
 
 export const streamPlace = "stream";
 export const runPlace = "run";
+/** What was sent to the run that waits. */
+export const signalPlace = "signal";
 const keyPrefix = "key:";
 export const placeOfBucket = (bucket: string): string => keyPrefix + bucket;
 /** Undefined of a place that is no bucket's. */
@@ -148,4 +153,13 @@ export const bucketOf = (place: string): string | undefined =>
 export function nameOfState({ place, subject }: Pick<StateCondition, "place" | "subject">): string {
   const bucket = bucketOf(place);
   return bucket === undefined ? `${place} ${subject}` : `key ${bucket}/${subject}`;
+}
+
+/** Throws the fault that names the field. */
+export function requireSignalName(field: string, name: string): void {
+  if (name === "") throw invalid(field, "is required");
+  if (Buffer.byteLength(name) > signalNameBytesMax)
+    throw invalid(field, `at most ${signalNameBytesMax} bytes`);
+  if (/\p{Cc}/u.test(name) || !name.isWellFormed())
+    throw invalid(field, "must not contain control characters");
 }

@@ -6,6 +6,7 @@ import { Fault, invalid } from "../../../kit/fault.ts";
 import { functionIdBytesMax, sleepMsMax } from "../../../kit/limits.ts";
 import { requireStepId, stepIdBytesMax } from "../../../kit/step-id.ts";
 import type { AwaitedStep, ReportOutcome } from "../runs/execution/report-outcome.ts";
+import { requireSignalName, signalPlace } from "../waits/rules.ts";
 import { ConditionsShape, literalOf, matchValueFields, readCondition, readMatchField } from "./awaited.ts";
 import { invokeMsDefault, invokeMsMax, waitMsDefault, waitMsMax } from "./limits.ts";
 import { jsonText, plainText } from "./texts.ts";
@@ -21,7 +22,7 @@ export const YieldShape = Type.Object(
     step_name: Type.Optional(Type.String({ maxLength: 1024 })),
     type: Type.String({
       description:
-        "What is waited for: `sleep`, `retry_step`, `wait_for_event`, `wait_for_events`, `invoke_function` or `invoke_function_async`.",
+        "What is waited for: `sleep`, `retry_step`, `wait_for_event`, `wait_for_events`, `wait_for_signal`, `invoke_function` or `invoke_function_async`.",
     }),
     until: Type.Optional(
       Type.String({ description: "When a `sleep` ends, RFC 3339: at most 366 days ahead." }),
@@ -61,13 +62,14 @@ export const YieldShape = Type.Object(
       }),
     ),
     conditions: Type.Optional(ConditionsShape),
+    signal: Type.Optional(Type.String({ description: "Name of the signal of a `wait_for_signal`." })),
     timeout: described(
       maybe(Type.Union([Type.String(), Type.Number()])),
-      "Of a `wait_for_events`: milliseconds, or a text such as `7d`: 7 days when left out, at most 366.",
+      "Of a `wait_for_events` or `wait_for_signal`: milliseconds, or a text such as `7d`: 7 days when left out, at most 366.",
     ),
     on_timeout: Type.Optional(
       Type.Union([Type.Literal("null"), Type.Literal("throw")], {
-        description: "What the handler makes of a `wait_for_events` that is over.",
+        description: "What the handler makes of a `wait_for_events` or `wait_for_signal` that is over.",
       }),
     ),
     function_id: Type.Optional(Type.String({ description: "The function of an `invoke_function`." })),
@@ -147,13 +149,15 @@ export function readYield(sent: Yield | null | undefined, now: number): ReportOu
       return { ...step, kind: "wait", ...readFilter(sent.event_filter, now) };
     case "wait_for_events":
       return { ...step, kind: "wait_many", ...readConditions(sent, now) };
+    case "wait_for_signal":
+      return { ...step, kind: "wait_many", ...readSignal(sent, now) };
     case "invoke_function":
     case "invoke_function_async":
       return { ...step, kind: "invoke", ...readInvoke(sent, now) };
     default:
       throw new Fault(
         "invalid_argument",
-        `yield.type: unknown type "${sent.type.slice(0, 40)}" (one of sleep, retry_step, wait_for_event, wait_for_events, invoke_function, invoke_function_async)`,
+        `yield.type: unknown type "${sent.type.slice(0, 40)}" (one of sleep, retry_step, wait_for_event, wait_for_events, wait_for_signal, invoke_function, invoke_function_async)`,
         { field: "yield.type", code: "UNSUPPORTED_YIELD_TYPE" },
       );
   }
@@ -196,6 +200,16 @@ function readConditions(
     mode,
     onTimeout,
     conditions: conditions.map((sent, at) => readCondition(`yield.conditions[${at}]`, sent)),
+    timeoutAt: now + readTimeout(timeout, "yield.timeout"),
+  };
+}
+
+function readSignal({ signal = "", timeout, on_timeout: onTimeout = "null" }: Yield, now: number) {
+  const subject = plainText("yield.signal", signal);
+  requireSignalName("yield.signal", subject);
+  const state = { place: signalPlace, subject, test: "sent" as const, bound: null, wanted: null };
+  return {
+    ...{ mode: "any" as const, onTimeout, conditions: [{ name: "signal", state }] },
     timeoutAt: now + readTimeout(timeout, "yield.timeout"),
   };
 }

@@ -145,6 +145,7 @@ const dataActions = new Set([
   "events:subscribe",
   "functions:invoke",
   "runs:cancel",
+  "runs:signal",
   "entities:append",
   "agent:tools:invoke",
 ]);

@@ -18,7 +18,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file svc/v1/svc.proto.
  */
 export const file_svc_v1_svc: GenFile = /*@__PURE__*/
-  fileDesc("ChBzdmMvdjEvc3ZjLnByb3RvEgZzdmMudjEikAkKF1JlZ2lzdGVyRnVuY3Rpb25SZXF1ZXN0EgoKAmlkGAEgASgJEgwKBG5hbWUYAiABKAkSEwoLZGVzY3JpcHRpb24YAyABKAkSIQoIdHJpZ2dlcnMYBCADKAsyDy5zdmMudjEuVHJpZ2dlchIiCgVyZXRyeRgFIAEoCzITLnN2Yy52MS5SZXRyeUNvbmZpZxISCgp0aW1lb3V0X21zGAYgASgFEi4KC2NvbmN1cnJlbmN5GAcgASgLMhkuc3ZjLnYxLkNvbmN1cnJlbmN5Q29uZmlnEi0KDnByZWZlcnJlZF9tb2RlGAggASgOMhUuc3ZjLnYxLkV4ZWN1dGlvbk1vZGUSFAoMZW5kcG9pbnRfdXJsGAkgASgJEhEKCWFjdG9yX2tleRgKIAEoCRIPCgdzZWNyZXRzGAsgAygJEhEKCXJlY29yZGluZxgMIAEoCBIbChNyZWNvcmRpbmdfcmV0ZW50aW9uGA0gASgJEikKCG1ldGFkYXRhGA8gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIVCg1jaGFuZ2VfcmVhc29uGBAgASgJEigKCGRlYm91bmNlGBEgASgLMhYuc3ZjLnYxLkRlYm91bmNlQ29uZmlnEicKCWNhbmNlbF9vbhgTIAMoCzIULnN2Yy52MS5DYW5jZWxPblNwZWMSGQoRcmVjb3JkaW5nX3Byb2ZpbGUYFCABKAkSDAoEc2x1ZxgoIAEoCRIbCg5yZXRyeV9hdHRlbXB0cxgpIAEoBUgAiAEBEhsKDnJldHJ5X2RlbGF5X21zGCogASgFSAGIAQESGgoNcmV0cnlfYmFja29mZhgrIAEoAUgCiAEBEi0KDmV4ZWN1dGlvbl9tb2RlGCwgASgOMhUuc3ZjLnYxLkV4ZWN1dGlvbk1vZGUSFQoNY29tcGVuc2F0ZV9vbhgtIAMoCRISCgpvbl9mYWlsdXJlGC4gASgIEigKCHByaW9yaXR5GDwgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlEigKCHRocm90dGxlGD0gASgLMhYuc3ZjLnYxLlRocm90dGxlQ29uZmlnEisKCnJhdGVfbGltaXQYPiABKAsyFy5zdmMudjEuUmF0ZUxpbWl0Q29uZmlnEi4KC2lkZW1wb3RlbmN5GD8gASgLMhkuc3ZjLnYxLklkZW1wb3RlbmN5Q29uZmlnEioKCXNpbmdsZXRvbhhAIAEoCzIXLnN2Yy52MS5TaW5nbGV0b25Db25maWcSFwoPc3RhcnRfd2l0aGluX21zGEEgASgFEiIKBWJhdGNoGFUgASgLMhMuc3ZjLnYxLkJhdGNoQ29uZmlnEg8KB2NoZWNrZWQYSyABKAgSFgoObm9uZGV0ZXJtaW5pc20YTCABKAkSLQoKYXR0cmlidXRlcxhaIAMoCzIZLnN2Yy52MS5GdW5jdGlvbkF0dHJpYnV0ZUIRCg9fcmV0cnlfYXR0ZW1wdHNCEQoPX3JldHJ5X2RlbGF5X21zQhAKDl9yZXRyeV9iYWNrb2ZmSgQIDhAPSgQIEhATInoKGFJlZ2lzdGVyRnVuY3Rpb25SZXNwb25zZRIiCghmdW5jdGlvbhgBIAEoCzIQLnN2Yy52MS5GdW5jdGlvbhIPCgdjcmVhdGVkGAIgASgIEhcKD2RlZmluaXRpb25faGFzaBhLIAEoCRIQCgdub3RpY2VzGJYBIAMoCSIgChJHZXRGdW5jdGlvblJlcXVlc3QSCgoCaWQYASABKAkiiQEKFExpc3RGdW5jdGlvbnNSZXF1ZXN0EiYKBnN0YXR1cxgBIAEoDjIWLnN2Yy52MS5GdW5jdGlvblN0YXR1cxINCgVsaW1pdBgCIAEoBRIOCgZjdXJzb3IYAyABKAkSDAoEbmFtZRgEIAEoCRIMCgRtb2RlGAUgASgJEg4KBm9mZnNldBgGIAEoBSJmChVMaXN0RnVuY3Rpb25zUmVzcG9uc2USIwoJZnVuY3Rpb25zGAEgAygLMhAuc3ZjLnYxLkZ1bmN0aW9uEhMKC25leHRfY3Vyc29yGAIgASgJEhMKC3RvdGFsX2NvdW50GAMgASgFIlEKG1VwZGF0ZUZ1bmN0aW9uU3RhdHVzUmVxdWVzdBIKCgJpZBgBIAEoCRImCgZzdGF0dXMYAiABKA4yFi5zdmMudjEuRnVuY3Rpb25TdGF0dXMiIwoVRGVsZXRlRnVuY3Rpb25SZXF1ZXN0EgoKAmlkGAEgASgJIpoCCg5UcmlnZ2VyUmVxdWVzdBINCgVldmVudBgBIAEoCRIlCgRkYXRhGAIgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIXCg9pZGVtcG90ZW5jeV9rZXkYAyABKAkSKQoIbWV0YWRhdGEYBCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0Eg8KB3ZlcnNpb24YBSABKAUSKgoKZGF0YV92YWx1ZRgGIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRIVCghkZWxheV9tcxg8IAEoA0gAiAEBEg8KAmF0GD0gASgJSAGIAQESFQoNdGVsbF91bnNlcnZlZBhLIAEoCEILCglfZGVsYXlfbXNCBQoDX2F0IqEBCg9UcmlnZ2VyUmVzcG9uc2USDwoHcnVuX2lkcxgBIAMoCRIQCghldmVudF9pZBgCIAEoCRIQCghzZXF1ZW5jZRgoIAEoBBIjCgdub3RpY2VzGDwgAygLMhIuc3ZjLnYxLkZsb3dOb3RpY2USEgoKZGVsYXllZF9pZBg9IAEoCRIOCgZkdWVfYXQYPiABKAkSEAoIdW5zZXJ2ZWQYSyADKAki3wEKElRyaWdnZXJTeW5jUmVxdWVzdBINCgVldmVudBgBIAEoCRIlCgRkYXRhGAIgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIXCg9pZGVtcG90ZW5jeV9rZXkYAyABKAkSEgoKdGltZW91dF9tcxgEIAEoBRIpCghtZXRhZGF0YRgFIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSKgoKZGF0YV92YWx1ZRgGIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRIPCgd2ZXJzaW9uGAcgASgFIl0KE1RyaWdnZXJTeW5jUmVzcG9uc2USIgoHcmVzdWx0cxgBIAMoCzIRLnN2Yy52MS5SdW5SZXN1bHQSEAoIZXZlbnRfaWQYAiABKAkSEAoIc2VxdWVuY2UYKCABKAQi9QEKCVJ1blJlc3VsdBIOCgZydW5faWQYASABKAkSEwoLZnVuY3Rpb25faWQYAiABKAkSIQoGc3RhdHVzGAMgASgOMhEuc3ZjLnYxLlJ1blN0YXR1cxInCgZvdXRwdXQYBCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhwKBWVycm9yGAUgASgLMg0uc3ZjLnYxLkVycm9yEhMKC2R1cmF0aW9uX21zGAYgASgFEhYKDndhaXRfdGltZWRfb3V0GAcgASgIEiwKDG91dHB1dF92YWx1ZRgIIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZSI9ChNUcmlnZ2VyQmF0Y2hSZXF1ZXN0EiYKBmV2ZW50cxgBIAMoCzIWLnN2Yy52MS5UcmlnZ2VyUmVxdWVzdCJAChRUcmlnZ2VyQmF0Y2hSZXNwb25zZRIoCgdyZXN1bHRzGAEgAygLMhcuc3ZjLnYxLlRyaWdnZXJSZXNwb25zZSKYAQoVSW52b2tlRnVuY3Rpb25SZXF1ZXN0EhMKC2Z1bmN0aW9uX2lkGAEgASgJEiUKBGRhdGEYAiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EioKCmRhdGFfdmFsdWUYAyABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWUSFwoPaWRlbXBvdGVuY3lfa2V5GAQgASgJIkwKFkludm9rZUZ1bmN0aW9uUmVzcG9uc2USDgoGcnVuX2lkGAEgASgJEhAKCGV2ZW50X2lkGAIgASgJEhAKCHNlcXVlbmNlGCggASgEItsBChlJbnZva2VGdW5jdGlvblN5bmNSZXF1ZXN0EhMKC2Z1bmN0aW9uX2lkGAEgASgJEiUKBGRhdGEYAiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhIKCnRpbWVvdXRfbXMYAyABKAUSFwoPaWRlbXBvdGVuY3lfa2V5GAQgASgJEikKCG1ldGFkYXRhGAUgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIqCgpkYXRhX3ZhbHVlGAYgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlIlEKGkludm9rZUZ1bmN0aW9uU3luY1Jlc3BvbnNlEiEKBnJlc3VsdBgBIAEoCzIRLnN2Yy52MS5SdW5SZXN1bHQSEAoIc2VxdWVuY2UYKCABKAQiTAoNR2V0UnVuUmVxdWVzdBIKCgJpZBgBIAEoCRIXCg9tYXhfdmFsdWVfYnl0ZXMYKCABKAUSFgoNd2l0aF9hdHRlbXB0cxiWASABKAgi3wMKD0xpc3RSdW5zUmVxdWVzdBITCgtmdW5jdGlvbl9pZBgBIAEoCRIhCgZzdGF0dXMYAiABKA4yES5zdmMudjEuUnVuU3RhdHVzEikKBXNpbmNlGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIpCgV1bnRpbBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDQoFbGltaXQYBSABKAUSDgoGY3Vyc29yGAYgASgJEg4KBm9mZnNldBgHIAEoBRIOCgZzZWFyY2gYCCABKAkSEAoIZXZlbnRfaWQYCSABKAkSIwoIc3RhdHVzZXMYCiADKA4yES5zdmMudjEuUnVuU3RhdHVzEhsKE2NvbXBlbnNhdGlvbl9mYWlsZWQYKCABKAgSKwoKYXR0cmlidXRlcxhaIAMoCzIXLnN2Yy52MS5BdHRyaWJ1dGVGaWx0ZXISKAoIb3JkZXJfYnkYWyABKAsyFi5zdmMudjEuQXR0cmlidXRlT3JkZXISEwoLZXJyb3JfZ3JvdXAYXCABKAkSFwoPbWF4X3ZhbHVlX2J5dGVzGF0gASgFEhIKCmV2ZW50X25hbWUYXiABKAkSEgoKZXJyb3JfdGV4dBhfIAEoCSKXAQoQTGlzdFJ1bnNSZXNwb25zZRIZCgRydW5zGAEgAygLMgsuc3ZjLnYxLlJ1bhITCgtuZXh0X2N1cnNvchgCIAEoCRITCgt0b3RhbF9jb3VudBgDIAEoBRIaChJ0b3RhbF9jb3VudF9jYXBwZWQYfSABKAgSEQoJdHJ1bmNhdGVkGH4gASgIEg8KB3NjYW5uZWQYfyABKAUiYwoSR2V0UnVuU3RlcHNSZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCRIXCg9tYXhfdmFsdWVfYnl0ZXMYKCABKAUSDwoHc3RlcF9pZBgpIAEoCRITCgp3aXRoX3RyaWVzGJYBIAEoCCIyChNHZXRSdW5TdGVwc1Jlc3BvbnNlEhsKBXN0ZXBzGAEgAygLMgwuc3ZjLnYxLlN0ZXAiMgoRR2V0UnVuTG9nc1JlcXVlc3QSDgoGcnVuX2lkGAEgASgJEg0KBWFmdGVyGAIgASgJIlkKEkdldFJ1bkxvZ3NSZXNwb25zZRIhCgVsaW5lcxgBIAMoCzISLnN2Yy52MS5SdW5Mb2dMaW5lEhAKCGxlZnRfb3V0GAIgASgFEg4KBmN1cnNvchgDIAEoCSIuChBDYW5jZWxSdW5SZXF1ZXN0EgoKAmlkGAEgASgJEg4KBnJlYXNvbhgCIAEoCSIzChBEZWxldGVSdW5SZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCRIPCgZyZWFzb24YlgEgASgJIpgBChFEZWxldGVSdW5zUmVxdWVzdBITCgtmdW5jdGlvbl9pZBgBIAEoCRIjCghzdGF0dXNlcxgCIAMoDjIRLnN2Yy52MS5SdW5TdGF0dXMSKQoFdW50aWwYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg0KBWxpbWl0GAQgASgFEg8KBnJlYXNvbhiWASABKAkiNwoSRGVsZXRlUnVuc1Jlc3BvbnNlEg8KB2RlbGV0ZWQYASABKAUSEAoIaGFzX21vcmUYAiABKAgiMgoQUmVkYWN0UnVuUmVxdWVzdBIOCgZydW5faWQYASABKAkSDgoGcmVhc29uGAIgASgJIqYBChFSZWRhY3RSdW5SZXNwb25zZRIwCgtyZWRhY3RlZF9hdBiWASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhQKC3JlZGFjdGVkX2J5GJcBIAEoCRIRCghldmVudF9pZBiYASABKAkSFwoOZXZlbnRfcmVkYWN0ZWQYmQEgASgIEh0KFHVucmVkYWN0ZWRfZXZlbnRfaWRzGJoBIAMoCSI0ChFSZWRhY3RTdGVwUmVxdWVzdBIPCgdzdGVwX2lkGAEgASgJEg4KBnJlYXNvbhgCIAEoCSJcChJSZWRhY3RTdGVwUmVzcG9uc2USMAoLcmVkYWN0ZWRfYXQYlgEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIUCgtyZWRhY3RlZF9ieRiXASABKAkiigEKEFBhdGNoU3RlcFJlcXVlc3QSDwoHc3RlcF9pZBgBIAEoCRInCgZvdXRwdXQYAiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0Eg4KBnJlYXNvbhgDIAEoCRIsCgxvdXRwdXRfdmFsdWUYBCABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWUibwoQUmVzdW1lUnVuUmVxdWVzdBIOCgZydW5faWQYASABKAkSEQoJZnJvbV9zdGVwGAIgASgJEhcKCnNraXBfc2xlZXAYKCABKAhIAIgBARIQCgdzdGVwX2lkGJYBIAEoCUINCgtfc2tpcF9zbGVlcCI5ChRQcmV2aWV3UmVzdW1lUmVxdWVzdBIOCgZydW5faWQYASABKAkSEQoJZnJvbV9zdGVwGAIgASgJIj0KFVByZXZpZXdSZXN1bWVSZXNwb25zZRIkCgVzdGVwcxgBIAMoCzIVLnN2Yy52MS5QcmV2aWV3ZWRTdGVwIo0BCg1QcmV2aWV3ZWRTdGVwEgoKAmlkGAEgASgJEgwKBG5hbWUYAiABKAkSDgoGc3RhdHVzGAMgASgJEhIKCnJ1bnNfYWdhaW4YBCABKAgSEgoKcGF0Y2hfbG9zdBgFIAEoCBISCgpub3RfdW5kb25lGAYgASgIEhYKDmJ1aWx0X29uX2FnYWluGAcgASgIIiEKD1BhdXNlUnVuUmVxdWVzdBIOCgZydW5faWQYASABKAkiIgoQUGF1c2VSdW5SZXNwb25zZRIOCgZzdGF0dXMYASABKAkiJwoVR2V0UGF1c2VkU3RhdGVSZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCSJtChZHZXRQYXVzZWRTdGF0ZVJlc3BvbnNlEiUKBXN0ZXBzGAEgAygLMhYuc3ZjLnYxLlBhdXNlZFN0ZXBJbmZvEhYKDm5leHRfc3RlcF9oaW50GAIgASgJEhQKDHBhdXNlX3JlYXNvbhgDIAEoCSKwAQoOUGF1c2VkU3RlcEluZm8SCgoCaWQYASABKAkSDAoEbmFtZRgCIAEoCRIOCgZvdXRwdXQYAyABKAkSEAoIaW5qZWN0ZWQYBCABKAgSMAoMY29tcGxldGVkX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIRCglzdGVwX3R5cGUYBiABKAkSDgoGc3RhdHVzGAcgASgJEg0KBWVycm9yGAggASgJIl4KF0luamVjdFN0ZXBPdXRwdXRSZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCRIPCgdzdGVwX2lkGAIgASgJEhIKCm5ld19vdXRwdXQYAyABKAkSDgoGcmVhc29uGAQgASgJIkQKGEluamVjdFN0ZXBPdXRwdXRSZXNwb25zZRIPCgdzdGVwX2lkGAEgASgJEhcKD3ByZXZpb3VzX291dHB1dBgCIAEoCSIPCg1IZWFsdGhSZXF1ZXN0ItcBCg5IZWFsdGhSZXNwb25zZRIOCgZzdGF0dXMYASABKAkSLQoJdGltZXN0YW1wGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBI6Cgpjb21wb25lbnRzGAMgAygLMiYuc3ZjLnYxLkhlYWx0aFJlc3BvbnNlLkNvbXBvbmVudHNFbnRyeRpKCg9Db21wb25lbnRzRW50cnkSCwoDa2V5GAEgASgJEiYKBXZhbHVlGAIgASgLMhcuc3ZjLnYxLkNvbXBvbmVudEhlYWx0aDoCOAEiMgoPQ29tcG9uZW50SGVhbHRoEg4KBnN0YXR1cxgBIAEoCRIPCgdtZXNzYWdlGAIgASgJIg0KC0luZm9SZXF1ZXN0IrABCgxJbmZvUmVzcG9uc2USDwoHdmVyc2lvbhgBIAEoCRIXCg9ydW50aW1lX3ZlcnNpb24YAiABKAkSLgoKc3RhcnRlZF9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFgoOZnVuY3Rpb25fY291bnQYBCABKAUSEwoLYWN0aXZlX3J1bnMYBSABKAUSGQoRY29ubmVjdGVkX3dvcmtlcnMYBiABKAUi8QEKFEZ1bmN0aW9uSGlzdG9yeUVudHJ5EhAKCGV2ZW50X2lkGAEgASgJEhYKDmVudGl0eV92ZXJzaW9uGAIgASgDEhMKC2Z1bmN0aW9uX2lkGAMgASgJEisKEWZ1bmN0aW9uX3NuYXBzaG90GAQgASgLMhAuc3ZjLnYxLkZ1bmN0aW9uEhAKCGFjdG9yX2lkGAUgASgJEhUKDWNoYW5nZV9yZWFzb24YBiABKAkSEwoLY2hhbmdlX3R5cGUYByABKAkSLwoLcmVjb3JkZWRfYXQYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIlYKGkxpc3RGdW5jdGlvbkhpc3RvcnlSZXF1ZXN0EhMKC2Z1bmN0aW9uX2lkGAEgASgJEg0KBWxpbWl0GAIgASgFEhQKDGZyb21fdmVyc2lvbhgDIAEoAyJeChtMaXN0RnVuY3Rpb25IaXN0b3J5UmVzcG9uc2USLQoHZW50cmllcxgBIAMoCzIcLnN2Yy52MS5GdW5jdGlvbkhpc3RvcnlFbnRyeRIQCghoYXNfbW9yZRgCIAEoCCJDChtHZXRGdW5jdGlvbkF0VmVyc2lvblJlcXVlc3QSEwoLZnVuY3Rpb25faWQYASABKAkSDwoHdmVyc2lvbhgCIAEoAyJLChxHZXRGdW5jdGlvbkF0VmVyc2lvblJlc3BvbnNlEisKBWVudHJ5GAEgASgLMhwuc3ZjLnYxLkZ1bmN0aW9uSGlzdG9yeUVudHJ5IlYKF1JvbGxiYWNrRnVuY3Rpb25SZXF1ZXN0EhMKC2Z1bmN0aW9uX2lkGAEgASgJEg8KB3ZlcnNpb24YAiABKAMSFQoNY2hhbmdlX3JlYXNvbhgDIAEoCSI+ChhSb2xsYmFja0Z1bmN0aW9uUmVzcG9uc2USIgoIZnVuY3Rpb24YASABKAsyEC5zdmMudjEuRnVuY3Rpb24iGAoWR2V0Q2FwYWJpbGl0aWVzUmVxdWVzdDLiEgoKU3ZjU2VydmljZRJVChBSZWdpc3RlckZ1bmN0aW9uEh8uc3ZjLnYxLlJlZ2lzdGVyRnVuY3Rpb25SZXF1ZXN0GiAuc3ZjLnYxLlJlZ2lzdGVyRnVuY3Rpb25SZXNwb25zZRJACgtHZXRGdW5jdGlvbhIaLnN2Yy52MS5HZXRGdW5jdGlvblJlcXVlc3QaEC5zdmMudjEuRnVuY3Rpb24iA5ACARJRCg1MaXN0RnVuY3Rpb25zEhwuc3ZjLnYxLkxpc3RGdW5jdGlvbnNSZXF1ZXN0Gh0uc3ZjLnYxLkxpc3RGdW5jdGlvbnNSZXNwb25zZSIDkAIBEk0KFFVwZGF0ZUZ1bmN0aW9uU3RhdHVzEiMuc3ZjLnYxLlVwZGF0ZUZ1bmN0aW9uU3RhdHVzUmVxdWVzdBoQLnN2Yy52MS5GdW5jdGlvbhJHCg5EZWxldGVGdW5jdGlvbhIdLnN2Yy52MS5EZWxldGVGdW5jdGlvblJlcXVlc3QaFi5nb29nbGUucHJvdG9idWYuRW1wdHkSYwoTTGlzdEZ1bmN0aW9uSGlzdG9yeRIiLnN2Yy52MS5MaXN0RnVuY3Rpb25IaXN0b3J5UmVxdWVzdBojLnN2Yy52MS5MaXN0RnVuY3Rpb25IaXN0b3J5UmVzcG9uc2UiA5ACARJmChRHZXRGdW5jdGlvbkF0VmVyc2lvbhIjLnN2Yy52MS5HZXRGdW5jdGlvbkF0VmVyc2lvblJlcXVlc3QaJC5zdmMudjEuR2V0RnVuY3Rpb25BdFZlcnNpb25SZXNwb25zZSIDkAIBElUKEFJvbGxiYWNrRnVuY3Rpb24SHy5zdmMudjEuUm9sbGJhY2tGdW5jdGlvblJlcXVlc3QaIC5zdmMudjEuUm9sbGJhY2tGdW5jdGlvblJlc3BvbnNlEjoKB1RyaWdnZXISFi5zdmMudjEuVHJpZ2dlclJlcXVlc3QaFy5zdmMudjEuVHJpZ2dlclJlc3BvbnNlEjcKBEVtaXQSFi5zdmMudjEuVHJpZ2dlclJlcXVlc3QaFy5zdmMudjEuVHJpZ2dlclJlc3BvbnNlEkYKC1RyaWdnZXJTeW5jEhouc3ZjLnYxLlRyaWdnZXJTeW5jUmVxdWVzdBobLnN2Yy52MS5UcmlnZ2VyU3luY1Jlc3BvbnNlEkkKDFRyaWdnZXJCYXRjaBIbLnN2Yy52MS5UcmlnZ2VyQmF0Y2hSZXF1ZXN0Ghwuc3ZjLnYxLlRyaWdnZXJCYXRjaFJlc3BvbnNlEk8KDkludm9rZUZ1bmN0aW9uEh0uc3ZjLnYxLkludm9rZUZ1bmN0aW9uUmVxdWVzdBoeLnN2Yy52MS5JbnZva2VGdW5jdGlvblJlc3BvbnNlElsKEkludm9rZUZ1bmN0aW9uU3luYxIhLnN2Yy52MS5JbnZva2VGdW5jdGlvblN5bmNSZXF1ZXN0GiIuc3ZjLnYxLkludm9rZUZ1bmN0aW9uU3luY1Jlc3BvbnNlEjEKBkdldFJ1bhIVLnN2Yy52MS5HZXRSdW5SZXF1ZXN0Ggsuc3ZjLnYxLlJ1biIDkAIBEkIKCExpc3RSdW5zEhcuc3ZjLnYxLkxpc3RSdW5zUmVxdWVzdBoYLnN2Yy52MS5MaXN0UnVuc1Jlc3BvbnNlIgOQAgESSwoLR2V0UnVuU3RlcHMSGi5zdmMudjEuR2V0UnVuU3RlcHNSZXF1ZXN0Ghsuc3ZjLnYxLkdldFJ1blN0ZXBzUmVzcG9uc2UiA5ACARJICgpHZXRSdW5Mb2dzEhkuc3ZjLnYxLkdldFJ1bkxvZ3NSZXF1ZXN0Ghouc3ZjLnYxLkdldFJ1bkxvZ3NSZXNwb25zZSIDkAIBEjIKCUNhbmNlbFJ1bhIYLnN2Yy52MS5DYW5jZWxSdW5SZXF1ZXN0Ggsuc3ZjLnYxLlJ1bhIzCglQYXRjaFN0ZXASGC5zdmMudjEuUGF0Y2hTdGVwUmVxdWVzdBoMLnN2Yy52MS5TdGVwEjIKCVJlc3VtZVJ1bhIYLnN2Yy52MS5SZXN1bWVSdW5SZXF1ZXN0Ggsuc3ZjLnYxLlJ1bhJRCg1QcmV2aWV3UmVzdW1lEhwuc3ZjLnYxLlByZXZpZXdSZXN1bWVSZXF1ZXN0Gh0uc3ZjLnYxLlByZXZpZXdSZXN1bWVSZXNwb25zZSIDkAIBEj0KCFBhdXNlUnVuEhcuc3ZjLnYxLlBhdXNlUnVuUmVxdWVzdBoYLnN2Yy52MS5QYXVzZVJ1blJlc3BvbnNlElQKDkdldFBhdXNlZFN0YXRlEh0uc3ZjLnYxLkdldFBhdXNlZFN0YXRlUmVxdWVzdBoeLnN2Yy52MS5HZXRQYXVzZWRTdGF0ZVJlc3BvbnNlIgOQAgESVQoQSW5qZWN0U3RlcE91dHB1dBIfLnN2Yy52MS5JbmplY3RTdGVwT3V0cHV0UmVxdWVzdBogLnN2Yy52MS5JbmplY3RTdGVwT3V0cHV0UmVzcG9uc2USPQoJRGVsZXRlUnVuEhguc3ZjLnYxLkRlbGV0ZVJ1blJlcXVlc3QaFi5nb29nbGUucHJvdG9idWYuRW1wdHkSQwoKRGVsZXRlUnVucxIZLnN2Yy52MS5EZWxldGVSdW5zUmVxdWVzdBoaLnN2Yy52MS5EZWxldGVSdW5zUmVzcG9uc2USQAoJUmVkYWN0UnVuEhguc3ZjLnYxLlJlZGFjdFJ1blJlcXVlc3QaGS5zdmMudjEuUmVkYWN0UnVuUmVzcG9uc2USQwoKUmVkYWN0U3RlcBIZLnN2Yy52MS5SZWRhY3RTdGVwUmVxdWVzdBoaLnN2Yy52MS5SZWRhY3RTdGVwUmVzcG9uc2USRgoLUmVkYWN0RXZlbnQSGi5zdmMudjEuUmVkYWN0RXZlbnRSZXF1ZXN0Ghsuc3ZjLnYxLlJlZGFjdEV2ZW50UmVzcG9uc2USNwoGSGVhbHRoEhUuc3ZjLnYxLkhlYWx0aFJlcXVlc3QaFi5zdmMudjEuSGVhbHRoUmVzcG9uc2USMQoESW5mbxITLnN2Yy52MS5JbmZvUmVxdWVzdBoULnN2Yy52MS5JbmZvUmVzcG9uc2USTQoPR2V0Q2FwYWJpbGl0aWVzEh4uc3ZjLnYxLkdldENhcGFiaWxpdGllc1JlcXVlc3QaGi5zdmMudjEuU2VydmVyQ2FwYWJpbGl0aWVzYgZwcm90bzM", [file_google_protobuf_empty, file_google_protobuf_struct, file_google_protobuf_timestamp, file_svc_v1_entity_stream, file_svc_v1_pubsub, file_svc_v1_types]);
+  fileDesc("ChBzdmMvdjEvc3ZjLnByb3RvEgZzdmMudjEikAkKF1JlZ2lzdGVyRnVuY3Rpb25SZXF1ZXN0EgoKAmlkGAEgASgJEgwKBG5hbWUYAiABKAkSEwoLZGVzY3JpcHRpb24YAyABKAkSIQoIdHJpZ2dlcnMYBCADKAsyDy5zdmMudjEuVHJpZ2dlchIiCgVyZXRyeRgFIAEoCzITLnN2Yy52MS5SZXRyeUNvbmZpZxISCgp0aW1lb3V0X21zGAYgASgFEi4KC2NvbmN1cnJlbmN5GAcgASgLMhkuc3ZjLnYxLkNvbmN1cnJlbmN5Q29uZmlnEi0KDnByZWZlcnJlZF9tb2RlGAggASgOMhUuc3ZjLnYxLkV4ZWN1dGlvbk1vZGUSFAoMZW5kcG9pbnRfdXJsGAkgASgJEhEKCWFjdG9yX2tleRgKIAEoCRIPCgdzZWNyZXRzGAsgAygJEhEKCXJlY29yZGluZxgMIAEoCBIbChNyZWNvcmRpbmdfcmV0ZW50aW9uGA0gASgJEikKCG1ldGFkYXRhGA8gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIVCg1jaGFuZ2VfcmVhc29uGBAgASgJEigKCGRlYm91bmNlGBEgASgLMhYuc3ZjLnYxLkRlYm91bmNlQ29uZmlnEicKCWNhbmNlbF9vbhgTIAMoCzIULnN2Yy52MS5DYW5jZWxPblNwZWMSGQoRcmVjb3JkaW5nX3Byb2ZpbGUYFCABKAkSDAoEc2x1ZxgoIAEoCRIbCg5yZXRyeV9hdHRlbXB0cxgpIAEoBUgAiAEBEhsKDnJldHJ5X2RlbGF5X21zGCogASgFSAGIAQESGgoNcmV0cnlfYmFja29mZhgrIAEoAUgCiAEBEi0KDmV4ZWN1dGlvbl9tb2RlGCwgASgOMhUuc3ZjLnYxLkV4ZWN1dGlvbk1vZGUSFQoNY29tcGVuc2F0ZV9vbhgtIAMoCRISCgpvbl9mYWlsdXJlGC4gASgIEigKCHByaW9yaXR5GDwgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlEigKCHRocm90dGxlGD0gASgLMhYuc3ZjLnYxLlRocm90dGxlQ29uZmlnEisKCnJhdGVfbGltaXQYPiABKAsyFy5zdmMudjEuUmF0ZUxpbWl0Q29uZmlnEi4KC2lkZW1wb3RlbmN5GD8gASgLMhkuc3ZjLnYxLklkZW1wb3RlbmN5Q29uZmlnEioKCXNpbmdsZXRvbhhAIAEoCzIXLnN2Yy52MS5TaW5nbGV0b25Db25maWcSFwoPc3RhcnRfd2l0aGluX21zGEEgASgFEiIKBWJhdGNoGFUgASgLMhMuc3ZjLnYxLkJhdGNoQ29uZmlnEg8KB2NoZWNrZWQYSyABKAgSFgoObm9uZGV0ZXJtaW5pc20YTCABKAkSLQoKYXR0cmlidXRlcxhaIAMoCzIZLnN2Yy52MS5GdW5jdGlvbkF0dHJpYnV0ZUIRCg9fcmV0cnlfYXR0ZW1wdHNCEQoPX3JldHJ5X2RlbGF5X21zQhAKDl9yZXRyeV9iYWNrb2ZmSgQIDhAPSgQIEhATInoKGFJlZ2lzdGVyRnVuY3Rpb25SZXNwb25zZRIiCghmdW5jdGlvbhgBIAEoCzIQLnN2Yy52MS5GdW5jdGlvbhIPCgdjcmVhdGVkGAIgASgIEhcKD2RlZmluaXRpb25faGFzaBhLIAEoCRIQCgdub3RpY2VzGJYBIAMoCSIgChJHZXRGdW5jdGlvblJlcXVlc3QSCgoCaWQYASABKAkiiQEKFExpc3RGdW5jdGlvbnNSZXF1ZXN0EiYKBnN0YXR1cxgBIAEoDjIWLnN2Yy52MS5GdW5jdGlvblN0YXR1cxINCgVsaW1pdBgCIAEoBRIOCgZjdXJzb3IYAyABKAkSDAoEbmFtZRgEIAEoCRIMCgRtb2RlGAUgASgJEg4KBm9mZnNldBgGIAEoBSJmChVMaXN0RnVuY3Rpb25zUmVzcG9uc2USIwoJZnVuY3Rpb25zGAEgAygLMhAuc3ZjLnYxLkZ1bmN0aW9uEhMKC25leHRfY3Vyc29yGAIgASgJEhMKC3RvdGFsX2NvdW50GAMgASgFIlEKG1VwZGF0ZUZ1bmN0aW9uU3RhdHVzUmVxdWVzdBIKCgJpZBgBIAEoCRImCgZzdGF0dXMYAiABKA4yFi5zdmMudjEuRnVuY3Rpb25TdGF0dXMiIwoVRGVsZXRlRnVuY3Rpb25SZXF1ZXN0EgoKAmlkGAEgASgJIpoCCg5UcmlnZ2VyUmVxdWVzdBINCgVldmVudBgBIAEoCRIlCgRkYXRhGAIgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIXCg9pZGVtcG90ZW5jeV9rZXkYAyABKAkSKQoIbWV0YWRhdGEYBCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0Eg8KB3ZlcnNpb24YBSABKAUSKgoKZGF0YV92YWx1ZRgGIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRIVCghkZWxheV9tcxg8IAEoA0gAiAEBEg8KAmF0GD0gASgJSAGIAQESFQoNdGVsbF91bnNlcnZlZBhLIAEoCEILCglfZGVsYXlfbXNCBQoDX2F0IqEBCg9UcmlnZ2VyUmVzcG9uc2USDwoHcnVuX2lkcxgBIAMoCRIQCghldmVudF9pZBgCIAEoCRIQCghzZXF1ZW5jZRgoIAEoBBIjCgdub3RpY2VzGDwgAygLMhIuc3ZjLnYxLkZsb3dOb3RpY2USEgoKZGVsYXllZF9pZBg9IAEoCRIOCgZkdWVfYXQYPiABKAkSEAoIdW5zZXJ2ZWQYSyADKAki3wEKElRyaWdnZXJTeW5jUmVxdWVzdBINCgVldmVudBgBIAEoCRIlCgRkYXRhGAIgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIXCg9pZGVtcG90ZW5jeV9rZXkYAyABKAkSEgoKdGltZW91dF9tcxgEIAEoBRIpCghtZXRhZGF0YRgFIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSKgoKZGF0YV92YWx1ZRgGIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRIPCgd2ZXJzaW9uGAcgASgFIl0KE1RyaWdnZXJTeW5jUmVzcG9uc2USIgoHcmVzdWx0cxgBIAMoCzIRLnN2Yy52MS5SdW5SZXN1bHQSEAoIZXZlbnRfaWQYAiABKAkSEAoIc2VxdWVuY2UYKCABKAQi9QEKCVJ1blJlc3VsdBIOCgZydW5faWQYASABKAkSEwoLZnVuY3Rpb25faWQYAiABKAkSIQoGc3RhdHVzGAMgASgOMhEuc3ZjLnYxLlJ1blN0YXR1cxInCgZvdXRwdXQYBCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhwKBWVycm9yGAUgASgLMg0uc3ZjLnYxLkVycm9yEhMKC2R1cmF0aW9uX21zGAYgASgFEhYKDndhaXRfdGltZWRfb3V0GAcgASgIEiwKDG91dHB1dF92YWx1ZRgIIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZSI9ChNUcmlnZ2VyQmF0Y2hSZXF1ZXN0EiYKBmV2ZW50cxgBIAMoCzIWLnN2Yy52MS5UcmlnZ2VyUmVxdWVzdCJAChRUcmlnZ2VyQmF0Y2hSZXNwb25zZRIoCgdyZXN1bHRzGAEgAygLMhcuc3ZjLnYxLlRyaWdnZXJSZXNwb25zZSKYAQoVSW52b2tlRnVuY3Rpb25SZXF1ZXN0EhMKC2Z1bmN0aW9uX2lkGAEgASgJEiUKBGRhdGEYAiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EioKCmRhdGFfdmFsdWUYAyABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWUSFwoPaWRlbXBvdGVuY3lfa2V5GAQgASgJIkwKFkludm9rZUZ1bmN0aW9uUmVzcG9uc2USDgoGcnVuX2lkGAEgASgJEhAKCGV2ZW50X2lkGAIgASgJEhAKCHNlcXVlbmNlGCggASgEItsBChlJbnZva2VGdW5jdGlvblN5bmNSZXF1ZXN0EhMKC2Z1bmN0aW9uX2lkGAEgASgJEiUKBGRhdGEYAiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhIKCnRpbWVvdXRfbXMYAyABKAUSFwoPaWRlbXBvdGVuY3lfa2V5GAQgASgJEikKCG1ldGFkYXRhGAUgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIqCgpkYXRhX3ZhbHVlGAYgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlIlEKGkludm9rZUZ1bmN0aW9uU3luY1Jlc3BvbnNlEiEKBnJlc3VsdBgBIAEoCzIRLnN2Yy52MS5SdW5SZXN1bHQSEAoIc2VxdWVuY2UYKCABKAQiTAoNR2V0UnVuUmVxdWVzdBIKCgJpZBgBIAEoCRIXCg9tYXhfdmFsdWVfYnl0ZXMYKCABKAUSFgoNd2l0aF9hdHRlbXB0cxiWASABKAgi3wMKD0xpc3RSdW5zUmVxdWVzdBITCgtmdW5jdGlvbl9pZBgBIAEoCRIhCgZzdGF0dXMYAiABKA4yES5zdmMudjEuUnVuU3RhdHVzEikKBXNpbmNlGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIpCgV1bnRpbBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDQoFbGltaXQYBSABKAUSDgoGY3Vyc29yGAYgASgJEg4KBm9mZnNldBgHIAEoBRIOCgZzZWFyY2gYCCABKAkSEAoIZXZlbnRfaWQYCSABKAkSIwoIc3RhdHVzZXMYCiADKA4yES5zdmMudjEuUnVuU3RhdHVzEhsKE2NvbXBlbnNhdGlvbl9mYWlsZWQYKCABKAgSKwoKYXR0cmlidXRlcxhaIAMoCzIXLnN2Yy52MS5BdHRyaWJ1dGVGaWx0ZXISKAoIb3JkZXJfYnkYWyABKAsyFi5zdmMudjEuQXR0cmlidXRlT3JkZXISEwoLZXJyb3JfZ3JvdXAYXCABKAkSFwoPbWF4X3ZhbHVlX2J5dGVzGF0gASgFEhIKCmV2ZW50X25hbWUYXiABKAkSEgoKZXJyb3JfdGV4dBhfIAEoCSKXAQoQTGlzdFJ1bnNSZXNwb25zZRIZCgRydW5zGAEgAygLMgsuc3ZjLnYxLlJ1bhITCgtuZXh0X2N1cnNvchgCIAEoCRITCgt0b3RhbF9jb3VudBgDIAEoBRIaChJ0b3RhbF9jb3VudF9jYXBwZWQYfSABKAgSEQoJdHJ1bmNhdGVkGH4gASgIEg8KB3NjYW5uZWQYfyABKAUiYwoSR2V0UnVuU3RlcHNSZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCRIXCg9tYXhfdmFsdWVfYnl0ZXMYKCABKAUSDwoHc3RlcF9pZBgpIAEoCRITCgp3aXRoX3RyaWVzGJYBIAEoCCIyChNHZXRSdW5TdGVwc1Jlc3BvbnNlEhsKBXN0ZXBzGAEgAygLMgwuc3ZjLnYxLlN0ZXAiMgoRR2V0UnVuTG9nc1JlcXVlc3QSDgoGcnVuX2lkGAEgASgJEg0KBWFmdGVyGAIgASgJIlkKEkdldFJ1bkxvZ3NSZXNwb25zZRIhCgVsaW5lcxgBIAMoCzISLnN2Yy52MS5SdW5Mb2dMaW5lEhAKCGxlZnRfb3V0GAIgASgFEg4KBmN1cnNvchgDIAEoCSKcAQoQU2lnbmFsUnVuUmVxdWVzdBIOCgZydW5faWQYASABKAkSDAoEbmFtZRgCIAEoCRIlCgRkYXRhGAMgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIqCgpkYXRhX3ZhbHVlGAQgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlEhcKD2lkZW1wb3RlbmN5X2tleRgFIAEoCSIiChFTaWduYWxSdW5SZXNwb25zZRINCgVzdGF0ZRgBIAEoCSJGChVMaXN0UnVuU2lnbmFsc1JlcXVlc3QSDgoGcnVuX2lkGAEgASgJEg0KBWxpbWl0GAIgASgFEg4KBmJlZm9yZRgDIAEoAyJcChZMaXN0UnVuU2lnbmFsc1Jlc3BvbnNlEiIKB3NpZ25hbHMYASADKAsyES5zdmMudjEuUnVuU2lnbmFsEgwKBGtlcHQYAiABKAUSEAoIaGFzX21vcmUYAyABKAgi2wEKCVJ1blNpZ25hbBIOCgZudW1iZXIYASABKAMSDAoEbmFtZRgCIAEoCRINCgVzdGF0ZRgDIAEoCRIkCgRkYXRhGAQgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlEg8KB3NlbnRfYnkYBSABKAkSKwoHc2VudF9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIdGFrZW5fYXQYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg8KB3N0ZXBfaWQYCCABKAkiLgoQQ2FuY2VsUnVuUmVxdWVzdBIKCgJpZBgBIAEoCRIOCgZyZWFzb24YAiABKAkiMwoQRGVsZXRlUnVuUmVxdWVzdBIOCgZydW5faWQYASABKAkSDwoGcmVhc29uGJYBIAEoCSKYAQoRRGVsZXRlUnVuc1JlcXVlc3QSEwoLZnVuY3Rpb25faWQYASABKAkSIwoIc3RhdHVzZXMYAiADKA4yES5zdmMudjEuUnVuU3RhdHVzEikKBXVudGlsGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBINCgVsaW1pdBgEIAEoBRIPCgZyZWFzb24YlgEgASgJIjcKEkRlbGV0ZVJ1bnNSZXNwb25zZRIPCgdkZWxldGVkGAEgASgFEhAKCGhhc19tb3JlGAIgASgIIjIKEFJlZGFjdFJ1blJlcXVlc3QSDgoGcnVuX2lkGAEgASgJEg4KBnJlYXNvbhgCIAEoCSKmAQoRUmVkYWN0UnVuUmVzcG9uc2USMAoLcmVkYWN0ZWRfYXQYlgEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIUCgtyZWRhY3RlZF9ieRiXASABKAkSEQoIZXZlbnRfaWQYmAEgASgJEhcKDmV2ZW50X3JlZGFjdGVkGJkBIAEoCBIdChR1bnJlZGFjdGVkX2V2ZW50X2lkcxiaASADKAkiNAoRUmVkYWN0U3RlcFJlcXVlc3QSDwoHc3RlcF9pZBgBIAEoCRIOCgZyZWFzb24YAiABKAkiXAoSUmVkYWN0U3RlcFJlc3BvbnNlEjAKC3JlZGFjdGVkX2F0GJYBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFAoLcmVkYWN0ZWRfYnkYlwEgASgJIooBChBQYXRjaFN0ZXBSZXF1ZXN0Eg8KB3N0ZXBfaWQYASABKAkSJwoGb3V0cHV0GAIgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIOCgZyZWFzb24YAyABKAkSLAoMb3V0cHV0X3ZhbHVlGAQgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlIm8KEFJlc3VtZVJ1blJlcXVlc3QSDgoGcnVuX2lkGAEgASgJEhEKCWZyb21fc3RlcBgCIAEoCRIXCgpza2lwX3NsZWVwGCggASgISACIAQESEAoHc3RlcF9pZBiWASABKAlCDQoLX3NraXBfc2xlZXAiOQoUUHJldmlld1Jlc3VtZVJlcXVlc3QSDgoGcnVuX2lkGAEgASgJEhEKCWZyb21fc3RlcBgCIAEoCSI9ChVQcmV2aWV3UmVzdW1lUmVzcG9uc2USJAoFc3RlcHMYASADKAsyFS5zdmMudjEuUHJldmlld2VkU3RlcCKNAQoNUHJldmlld2VkU3RlcBIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEg4KBnN0YXR1cxgDIAEoCRISCgpydW5zX2FnYWluGAQgASgIEhIKCnBhdGNoX2xvc3QYBSABKAgSEgoKbm90X3VuZG9uZRgGIAEoCBIWCg5idWlsdF9vbl9hZ2FpbhgHIAEoCCIhCg9QYXVzZVJ1blJlcXVlc3QSDgoGcnVuX2lkGAEgASgJIiIKEFBhdXNlUnVuUmVzcG9uc2USDgoGc3RhdHVzGAEgASgJIicKFUdldFBhdXNlZFN0YXRlUmVxdWVzdBIOCgZydW5faWQYASABKAkibQoWR2V0UGF1c2VkU3RhdGVSZXNwb25zZRIlCgVzdGVwcxgBIAMoCzIWLnN2Yy52MS5QYXVzZWRTdGVwSW5mbxIWCg5uZXh0X3N0ZXBfaGludBgCIAEoCRIUCgxwYXVzZV9yZWFzb24YAyABKAkisAEKDlBhdXNlZFN0ZXBJbmZvEgoKAmlkGAEgASgJEgwKBG5hbWUYAiABKAkSDgoGb3V0cHV0GAMgASgJEhAKCGluamVjdGVkGAQgASgIEjAKDGNvbXBsZXRlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJc3RlcF90eXBlGAYgASgJEg4KBnN0YXR1cxgHIAEoCRINCgVlcnJvchgIIAEoCSJeChdJbmplY3RTdGVwT3V0cHV0UmVxdWVzdBIOCgZydW5faWQYASABKAkSDwoHc3RlcF9pZBgCIAEoCRISCgpuZXdfb3V0cHV0GAMgASgJEg4KBnJlYXNvbhgEIAEoCSJEChhJbmplY3RTdGVwT3V0cHV0UmVzcG9uc2USDwoHc3RlcF9pZBgBIAEoCRIXCg9wcmV2aW91c19vdXRwdXQYAiABKAkiDwoNSGVhbHRoUmVxdWVzdCLXAQoOSGVhbHRoUmVzcG9uc2USDgoGc3RhdHVzGAEgASgJEi0KCXRpbWVzdGFtcBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASOgoKY29tcG9uZW50cxgDIAMoCzImLnN2Yy52MS5IZWFsdGhSZXNwb25zZS5Db21wb25lbnRzRW50cnkaSgoPQ29tcG9uZW50c0VudHJ5EgsKA2tleRgBIAEoCRImCgV2YWx1ZRgCIAEoCzIXLnN2Yy52MS5Db21wb25lbnRIZWFsdGg6AjgBIjIKD0NvbXBvbmVudEhlYWx0aBIOCgZzdGF0dXMYASABKAkSDwoHbWVzc2FnZRgCIAEoCSINCgtJbmZvUmVxdWVzdCKwAQoMSW5mb1Jlc3BvbnNlEg8KB3ZlcnNpb24YASABKAkSFwoPcnVudGltZV92ZXJzaW9uGAIgASgJEi4KCnN0YXJ0ZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhYKDmZ1bmN0aW9uX2NvdW50GAQgASgFEhMKC2FjdGl2ZV9ydW5zGAUgASgFEhkKEWNvbm5lY3RlZF93b3JrZXJzGAYgASgFIvEBChRGdW5jdGlvbkhpc3RvcnlFbnRyeRIQCghldmVudF9pZBgBIAEoCRIWCg5lbnRpdHlfdmVyc2lvbhgCIAEoAxITCgtmdW5jdGlvbl9pZBgDIAEoCRIrChFmdW5jdGlvbl9zbmFwc2hvdBgEIAEoCzIQLnN2Yy52MS5GdW5jdGlvbhIQCghhY3Rvcl9pZBgFIAEoCRIVCg1jaGFuZ2VfcmVhc29uGAYgASgJEhMKC2NoYW5nZV90eXBlGAcgASgJEi8KC3JlY29yZGVkX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJWChpMaXN0RnVuY3Rpb25IaXN0b3J5UmVxdWVzdBITCgtmdW5jdGlvbl9pZBgBIAEoCRINCgVsaW1pdBgCIAEoBRIUCgxmcm9tX3ZlcnNpb24YAyABKAMiXgobTGlzdEZ1bmN0aW9uSGlzdG9yeVJlc3BvbnNlEi0KB2VudHJpZXMYASADKAsyHC5zdmMudjEuRnVuY3Rpb25IaXN0b3J5RW50cnkSEAoIaGFzX21vcmUYAiABKAgiQwobR2V0RnVuY3Rpb25BdFZlcnNpb25SZXF1ZXN0EhMKC2Z1bmN0aW9uX2lkGAEgASgJEg8KB3ZlcnNpb24YAiABKAMiSwocR2V0RnVuY3Rpb25BdFZlcnNpb25SZXNwb25zZRIrCgVlbnRyeRgBIAEoCzIcLnN2Yy52MS5GdW5jdGlvbkhpc3RvcnlFbnRyeSJWChdSb2xsYmFja0Z1bmN0aW9uUmVxdWVzdBITCgtmdW5jdGlvbl9pZBgBIAEoCRIPCgd2ZXJzaW9uGAIgASgDEhUKDWNoYW5nZV9yZWFzb24YAyABKAkiPgoYUm9sbGJhY2tGdW5jdGlvblJlc3BvbnNlEiIKCGZ1bmN0aW9uGAEgASgLMhAuc3ZjLnYxLkZ1bmN0aW9uIhgKFkdldENhcGFiaWxpdGllc1JlcXVlc3Qy+hMKClN2Y1NlcnZpY2USVQoQUmVnaXN0ZXJGdW5jdGlvbhIfLnN2Yy52MS5SZWdpc3RlckZ1bmN0aW9uUmVxdWVzdBogLnN2Yy52MS5SZWdpc3RlckZ1bmN0aW9uUmVzcG9uc2USQAoLR2V0RnVuY3Rpb24SGi5zdmMudjEuR2V0RnVuY3Rpb25SZXF1ZXN0GhAuc3ZjLnYxLkZ1bmN0aW9uIgOQAgESUQoNTGlzdEZ1bmN0aW9ucxIcLnN2Yy52MS5MaXN0RnVuY3Rpb25zUmVxdWVzdBodLnN2Yy52MS5MaXN0RnVuY3Rpb25zUmVzcG9uc2UiA5ACARJNChRVcGRhdGVGdW5jdGlvblN0YXR1cxIjLnN2Yy52MS5VcGRhdGVGdW5jdGlvblN0YXR1c1JlcXVlc3QaEC5zdmMudjEuRnVuY3Rpb24SRwoORGVsZXRlRnVuY3Rpb24SHS5zdmMudjEuRGVsZXRlRnVuY3Rpb25SZXF1ZXN0GhYuZ29vZ2xlLnByb3RvYnVmLkVtcHR5EmMKE0xpc3RGdW5jdGlvbkhpc3RvcnkSIi5zdmMudjEuTGlzdEZ1bmN0aW9uSGlzdG9yeVJlcXVlc3QaIy5zdmMudjEuTGlzdEZ1bmN0aW9uSGlzdG9yeVJlc3BvbnNlIgOQAgESZgoUR2V0RnVuY3Rpb25BdFZlcnNpb24SIy5zdmMudjEuR2V0RnVuY3Rpb25BdFZlcnNpb25SZXF1ZXN0GiQuc3ZjLnYxLkdldEZ1bmN0aW9uQXRWZXJzaW9uUmVzcG9uc2UiA5ACARJVChBSb2xsYmFja0Z1bmN0aW9uEh8uc3ZjLnYxLlJvbGxiYWNrRnVuY3Rpb25SZXF1ZXN0GiAuc3ZjLnYxLlJvbGxiYWNrRnVuY3Rpb25SZXNwb25zZRI6CgdUcmlnZ2VyEhYuc3ZjLnYxLlRyaWdnZXJSZXF1ZXN0Ghcuc3ZjLnYxLlRyaWdnZXJSZXNwb25zZRI3CgRFbWl0EhYuc3ZjLnYxLlRyaWdnZXJSZXF1ZXN0Ghcuc3ZjLnYxLlRyaWdnZXJSZXNwb25zZRJGCgtUcmlnZ2VyU3luYxIaLnN2Yy52MS5UcmlnZ2VyU3luY1JlcXVlc3QaGy5zdmMudjEuVHJpZ2dlclN5bmNSZXNwb25zZRJJCgxUcmlnZ2VyQmF0Y2gSGy5zdmMudjEuVHJpZ2dlckJhdGNoUmVxdWVzdBocLnN2Yy52MS5UcmlnZ2VyQmF0Y2hSZXNwb25zZRJPCg5JbnZva2VGdW5jdGlvbhIdLnN2Yy52MS5JbnZva2VGdW5jdGlvblJlcXVlc3QaHi5zdmMudjEuSW52b2tlRnVuY3Rpb25SZXNwb25zZRJbChJJbnZva2VGdW5jdGlvblN5bmMSIS5zdmMudjEuSW52b2tlRnVuY3Rpb25TeW5jUmVxdWVzdBoiLnN2Yy52MS5JbnZva2VGdW5jdGlvblN5bmNSZXNwb25zZRIxCgZHZXRSdW4SFS5zdmMudjEuR2V0UnVuUmVxdWVzdBoLLnN2Yy52MS5SdW4iA5ACARJCCghMaXN0UnVucxIXLnN2Yy52MS5MaXN0UnVuc1JlcXVlc3QaGC5zdmMudjEuTGlzdFJ1bnNSZXNwb25zZSIDkAIBEksKC0dldFJ1blN0ZXBzEhouc3ZjLnYxLkdldFJ1blN0ZXBzUmVxdWVzdBobLnN2Yy52MS5HZXRSdW5TdGVwc1Jlc3BvbnNlIgOQAgESSAoKR2V0UnVuTG9ncxIZLnN2Yy52MS5HZXRSdW5Mb2dzUmVxdWVzdBoaLnN2Yy52MS5HZXRSdW5Mb2dzUmVzcG9uc2UiA5ACARJACglTaWduYWxSdW4SGC5zdmMudjEuU2lnbmFsUnVuUmVxdWVzdBoZLnN2Yy52MS5TaWduYWxSdW5SZXNwb25zZRJUCg5MaXN0UnVuU2lnbmFscxIdLnN2Yy52MS5MaXN0UnVuU2lnbmFsc1JlcXVlc3QaHi5zdmMudjEuTGlzdFJ1blNpZ25hbHNSZXNwb25zZSIDkAIBEjIKCUNhbmNlbFJ1bhIYLnN2Yy52MS5DYW5jZWxSdW5SZXF1ZXN0Ggsuc3ZjLnYxLlJ1bhIzCglQYXRjaFN0ZXASGC5zdmMudjEuUGF0Y2hTdGVwUmVxdWVzdBoMLnN2Yy52MS5TdGVwEjIKCVJlc3VtZVJ1bhIYLnN2Yy52MS5SZXN1bWVSdW5SZXF1ZXN0Ggsuc3ZjLnYxLlJ1bhJRCg1QcmV2aWV3UmVzdW1lEhwuc3ZjLnYxLlByZXZpZXdSZXN1bWVSZXF1ZXN0Gh0uc3ZjLnYxLlByZXZpZXdSZXN1bWVSZXNwb25zZSIDkAIBEj0KCFBhdXNlUnVuEhcuc3ZjLnYxLlBhdXNlUnVuUmVxdWVzdBoYLnN2Yy52MS5QYXVzZVJ1blJlc3BvbnNlElQKDkdldFBhdXNlZFN0YXRlEh0uc3ZjLnYxLkdldFBhdXNlZFN0YXRlUmVxdWVzdBoeLnN2Yy52MS5HZXRQYXVzZWRTdGF0ZVJlc3BvbnNlIgOQAgESVQoQSW5qZWN0U3RlcE91dHB1dBIfLnN2Yy52MS5JbmplY3RTdGVwT3V0cHV0UmVxdWVzdBogLnN2Yy52MS5JbmplY3RTdGVwT3V0cHV0UmVzcG9uc2USPQoJRGVsZXRlUnVuEhguc3ZjLnYxLkRlbGV0ZVJ1blJlcXVlc3QaFi5nb29nbGUucHJvdG9idWYuRW1wdHkSQwoKRGVsZXRlUnVucxIZLnN2Yy52MS5EZWxldGVSdW5zUmVxdWVzdBoaLnN2Yy52MS5EZWxldGVSdW5zUmVzcG9uc2USQAoJUmVkYWN0UnVuEhguc3ZjLnYxLlJlZGFjdFJ1blJlcXVlc3QaGS5zdmMudjEuUmVkYWN0UnVuUmVzcG9uc2USQwoKUmVkYWN0U3RlcBIZLnN2Yy52MS5SZWRhY3RTdGVwUmVxdWVzdBoaLnN2Yy52MS5SZWRhY3RTdGVwUmVzcG9uc2USRgoLUmVkYWN0RXZlbnQSGi5zdmMudjEuUmVkYWN0RXZlbnRSZXF1ZXN0Ghsuc3ZjLnYxLlJlZGFjdEV2ZW50UmVzcG9uc2USNwoGSGVhbHRoEhUuc3ZjLnYxLkhlYWx0aFJlcXVlc3QaFi5zdmMudjEuSGVhbHRoUmVzcG9uc2USMQoESW5mbxITLnN2Yy52MS5JbmZvUmVxdWVzdBoULnN2Yy52MS5JbmZvUmVzcG9uc2USTQoPR2V0Q2FwYWJpbGl0aWVzEh4uc3ZjLnYxLkdldENhcGFiaWxpdGllc1JlcXVlc3QaGi5zdmMudjEuU2VydmVyQ2FwYWJpbGl0aWVzYgZwcm90bzM", [file_google_protobuf_empty, file_google_protobuf_struct, file_google_protobuf_timestamp, file_svc_v1_entity_stream, file_svc_v1_pubsub, file_svc_v1_types]);
 
 /**
  * @generated from message svc.v1.RegisterFunctionRequest
@@ -2256,6 +2256,371 @@ export const GetRunLogsResponseSchema: GenMessage<GetRunLogsResponse, {jsonType:
   messageDesc(file_svc_v1_svc, 24);
 
 /**
+ * @generated from message svc.v1.SignalRunRequest
+ */
+export type SignalRunRequest = Message<"svc.v1.SignalRunRequest"> & {
+  /**
+   * Id of the run (run_…).
+   *
+   * @generated from field: string run_id = 1;
+   */
+  runId: string;
+
+  /**
+   * What a step waits for: at most 200 bytes.
+   *
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * What the step gets: at most 64 KiB of JSON.
+   *
+   * @generated from field: google.protobuf.Struct data = 3;
+   */
+  data?: JsonObject | undefined;
+
+  /**
+   * Instead of data when it is not a JSON object.
+   *
+   * @generated from field: google.protobuf.Value data_value = 4;
+   */
+  dataValue?: Value | undefined;
+
+  /**
+   * A repeat with the same key to the same run is the same signal.
+   *
+   * @generated from field: string idempotency_key = 5;
+   */
+  idempotencyKey: string;
+};
+
+/**
+ * @generated from message svc.v1.SignalRunRequest
+ */
+export type SignalRunRequestJson = {
+  /**
+   * Id of the run (run_…).
+   *
+   * @generated from field: string run_id = 1;
+   */
+  runId?: string;
+
+  /**
+   * What a step waits for: at most 200 bytes.
+   *
+   * @generated from field: string name = 2;
+   */
+  name?: string;
+
+  /**
+   * What the step gets: at most 64 KiB of JSON.
+   *
+   * @generated from field: google.protobuf.Struct data = 3;
+   */
+  data?: StructJson;
+
+  /**
+   * Instead of data when it is not a JSON object.
+   *
+   * @generated from field: google.protobuf.Value data_value = 4;
+   */
+  dataValue?: ValueJson;
+
+  /**
+   * A repeat with the same key to the same run is the same signal.
+   *
+   * @generated from field: string idempotency_key = 5;
+   */
+  idempotencyKey?: string;
+};
+
+/**
+ * Describes the message svc.v1.SignalRunRequest.
+ * Use `create(SignalRunRequestSchema)` to create a new message.
+ */
+export const SignalRunRequestSchema: GenMessage<SignalRunRequest, {jsonType: SignalRunRequestJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_svc, 25);
+
+/**
+ * @generated from message svc.v1.SignalRunResponse
+ */
+export type SignalRunResponse = Message<"svc.v1.SignalRunResponse"> & {
+  /**
+   * taken: a step that waited has it; kept: the next step that waits for the name gets it.
+   *
+   * @generated from field: string state = 1;
+   */
+  state: string;
+};
+
+/**
+ * @generated from message svc.v1.SignalRunResponse
+ */
+export type SignalRunResponseJson = {
+  /**
+   * taken: a step that waited has it; kept: the next step that waits for the name gets it.
+   *
+   * @generated from field: string state = 1;
+   */
+  state?: string;
+};
+
+/**
+ * Describes the message svc.v1.SignalRunResponse.
+ * Use `create(SignalRunResponseSchema)` to create a new message.
+ */
+export const SignalRunResponseSchema: GenMessage<SignalRunResponse, {jsonType: SignalRunResponseJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_svc, 26);
+
+/**
+ * @generated from message svc.v1.ListRunSignalsRequest
+ */
+export type ListRunSignalsRequest = Message<"svc.v1.ListRunSignalsRequest"> & {
+  /**
+   * Id of the run (run_…).
+   *
+   * @generated from field: string run_id = 1;
+   */
+  runId: string;
+
+  /**
+   * At most so many, 20 when left out; at most 200.
+   *
+   * @generated from field: int32 limit = 2;
+   */
+  limit: number;
+
+  /**
+   * Only those that came before the one with this number.
+   *
+   * @generated from field: int64 before = 3;
+   */
+  before: bigint;
+};
+
+/**
+ * @generated from message svc.v1.ListRunSignalsRequest
+ */
+export type ListRunSignalsRequestJson = {
+  /**
+   * Id of the run (run_…).
+   *
+   * @generated from field: string run_id = 1;
+   */
+  runId?: string;
+
+  /**
+   * At most so many, 20 when left out; at most 200.
+   *
+   * @generated from field: int32 limit = 2;
+   */
+  limit?: number;
+
+  /**
+   * Only those that came before the one with this number.
+   *
+   * @generated from field: int64 before = 3;
+   */
+  before?: string;
+};
+
+/**
+ * Describes the message svc.v1.ListRunSignalsRequest.
+ * Use `create(ListRunSignalsRequestSchema)` to create a new message.
+ */
+export const ListRunSignalsRequestSchema: GenMessage<ListRunSignalsRequest, {jsonType: ListRunSignalsRequestJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_svc, 27);
+
+/**
+ * @generated from message svc.v1.ListRunSignalsResponse
+ */
+export type ListRunSignalsResponse = Message<"svc.v1.ListRunSignalsResponse"> & {
+  /**
+   * What was sent to the run, newest first.
+   *
+   * @generated from field: repeated svc.v1.RunSignal signals = 1;
+   */
+  signals: RunSignal[];
+
+  /**
+   * How many of the run's signals no step has taken.
+   *
+   * @generated from field: int32 kept = 2;
+   */
+  kept: number;
+
+  /**
+   * There are older ones.
+   *
+   * @generated from field: bool has_more = 3;
+   */
+  hasMore: boolean;
+};
+
+/**
+ * @generated from message svc.v1.ListRunSignalsResponse
+ */
+export type ListRunSignalsResponseJson = {
+  /**
+   * What was sent to the run, newest first.
+   *
+   * @generated from field: repeated svc.v1.RunSignal signals = 1;
+   */
+  signals?: RunSignalJson[];
+
+  /**
+   * How many of the run's signals no step has taken.
+   *
+   * @generated from field: int32 kept = 2;
+   */
+  kept?: number;
+
+  /**
+   * There are older ones.
+   *
+   * @generated from field: bool has_more = 3;
+   */
+  hasMore?: boolean;
+};
+
+/**
+ * Describes the message svc.v1.ListRunSignalsResponse.
+ * Use `create(ListRunSignalsResponseSchema)` to create a new message.
+ */
+export const ListRunSignalsResponseSchema: GenMessage<ListRunSignalsResponse, {jsonType: ListRunSignalsResponseJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_svc, 28);
+
+/**
+ * @generated from message svc.v1.RunSignal
+ */
+export type RunSignal = Message<"svc.v1.RunSignal"> & {
+  /**
+   * Counts the run's signals from 1, in the order in which they came.
+   *
+   * @generated from field: int64 number = 1;
+   */
+  number: bigint;
+
+  /**
+   * What a step waits for.
+   *
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * taken or kept.
+   *
+   * @generated from field: string state = 3;
+   */
+  state: string;
+
+  /**
+   * Of one that is kept, if it has at most 4,096 characters; afterwards the step has it as its output.
+   *
+   * @generated from field: google.protobuf.Value data = 4;
+   */
+  data?: Value | undefined;
+
+  /**
+   * Id of the key or user that sent it.
+   *
+   * @generated from field: string sent_by = 5;
+   */
+  sentBy: string;
+
+  /**
+   * When it came.
+   *
+   * @generated from field: google.protobuf.Timestamp sent_at = 6;
+   */
+  sentAt?: Timestamp | undefined;
+
+  /**
+   * When a step took it.
+   *
+   * @generated from field: google.protobuf.Timestamp taken_at = 7;
+   */
+  takenAt?: Timestamp | undefined;
+
+  /**
+   * The id that the SDK made for the step that took it.
+   *
+   * @generated from field: string step_id = 8;
+   */
+  stepId: string;
+};
+
+/**
+ * @generated from message svc.v1.RunSignal
+ */
+export type RunSignalJson = {
+  /**
+   * Counts the run's signals from 1, in the order in which they came.
+   *
+   * @generated from field: int64 number = 1;
+   */
+  number?: string;
+
+  /**
+   * What a step waits for.
+   *
+   * @generated from field: string name = 2;
+   */
+  name?: string;
+
+  /**
+   * taken or kept.
+   *
+   * @generated from field: string state = 3;
+   */
+  state?: string;
+
+  /**
+   * Of one that is kept, if it has at most 4,096 characters; afterwards the step has it as its output.
+   *
+   * @generated from field: google.protobuf.Value data = 4;
+   */
+  data?: ValueJson;
+
+  /**
+   * Id of the key or user that sent it.
+   *
+   * @generated from field: string sent_by = 5;
+   */
+  sentBy?: string;
+
+  /**
+   * When it came.
+   *
+   * @generated from field: google.protobuf.Timestamp sent_at = 6;
+   */
+  sentAt?: TimestampJson;
+
+  /**
+   * When a step took it.
+   *
+   * @generated from field: google.protobuf.Timestamp taken_at = 7;
+   */
+  takenAt?: TimestampJson;
+
+  /**
+   * The id that the SDK made for the step that took it.
+   *
+   * @generated from field: string step_id = 8;
+   */
+  stepId?: string;
+};
+
+/**
+ * Describes the message svc.v1.RunSignal.
+ * Use `create(RunSignalSchema)` to create a new message.
+ */
+export const RunSignalSchema: GenMessage<RunSignal, {jsonType: RunSignalJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_svc, 29);
+
+/**
  * @generated from message svc.v1.CancelRunRequest
  */
 export type CancelRunRequest = Message<"svc.v1.CancelRunRequest"> & {
@@ -2298,7 +2663,7 @@ export type CancelRunRequestJson = {
  * Use `create(CancelRunRequestSchema)` to create a new message.
  */
 export const CancelRunRequestSchema: GenMessage<CancelRunRequest, {jsonType: CancelRunRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 25);
+  messageDesc(file_svc_v1_svc, 30);
 
 /**
  * @generated from message svc.v1.DeleteRunRequest
@@ -2343,7 +2708,7 @@ export type DeleteRunRequestJson = {
  * Use `create(DeleteRunRequestSchema)` to create a new message.
  */
 export const DeleteRunRequestSchema: GenMessage<DeleteRunRequest, {jsonType: DeleteRunRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 26);
+  messageDesc(file_svc_v1_svc, 31);
 
 /**
  * @generated from message svc.v1.DeleteRunsRequest
@@ -2430,7 +2795,7 @@ export type DeleteRunsRequestJson = {
  * Use `create(DeleteRunsRequestSchema)` to create a new message.
  */
 export const DeleteRunsRequestSchema: GenMessage<DeleteRunsRequest, {jsonType: DeleteRunsRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 27);
+  messageDesc(file_svc_v1_svc, 32);
 
 /**
  * @generated from message svc.v1.DeleteRunsResponse
@@ -2475,7 +2840,7 @@ export type DeleteRunsResponseJson = {
  * Use `create(DeleteRunsResponseSchema)` to create a new message.
  */
 export const DeleteRunsResponseSchema: GenMessage<DeleteRunsResponse, {jsonType: DeleteRunsResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 28);
+  messageDesc(file_svc_v1_svc, 33);
 
 /**
  * @generated from message svc.v1.RedactRunRequest
@@ -2520,7 +2885,7 @@ export type RedactRunRequestJson = {
  * Use `create(RedactRunRequestSchema)` to create a new message.
  */
 export const RedactRunRequestSchema: GenMessage<RedactRunRequest, {jsonType: RedactRunRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 29);
+  messageDesc(file_svc_v1_svc, 34);
 
 /**
  * @generated from message svc.v1.RedactRunResponse
@@ -2603,7 +2968,7 @@ export type RedactRunResponseJson = {
  * Use `create(RedactRunResponseSchema)` to create a new message.
  */
 export const RedactRunResponseSchema: GenMessage<RedactRunResponse, {jsonType: RedactRunResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 30);
+  messageDesc(file_svc_v1_svc, 35);
 
 /**
  * @generated from message svc.v1.RedactStepRequest
@@ -2648,7 +3013,7 @@ export type RedactStepRequestJson = {
  * Use `create(RedactStepRequestSchema)` to create a new message.
  */
 export const RedactStepRequestSchema: GenMessage<RedactStepRequest, {jsonType: RedactStepRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 31);
+  messageDesc(file_svc_v1_svc, 36);
 
 /**
  * @generated from message svc.v1.RedactStepResponse
@@ -2689,7 +3054,7 @@ export type RedactStepResponseJson = {
  * Use `create(RedactStepResponseSchema)` to create a new message.
  */
 export const RedactStepResponseSchema: GenMessage<RedactStepResponse, {jsonType: RedactStepResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 32);
+  messageDesc(file_svc_v1_svc, 37);
 
 /**
  * @generated from message svc.v1.PatchStepRequest
@@ -2762,7 +3127,7 @@ export type PatchStepRequestJson = {
  * Use `create(PatchStepRequestSchema)` to create a new message.
  */
 export const PatchStepRequestSchema: GenMessage<PatchStepRequest, {jsonType: PatchStepRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 33);
+  messageDesc(file_svc_v1_svc, 38);
 
 /**
  * @generated from message svc.v1.ResumeRunRequest
@@ -2831,7 +3196,7 @@ export type ResumeRunRequestJson = {
  * Use `create(ResumeRunRequestSchema)` to create a new message.
  */
 export const ResumeRunRequestSchema: GenMessage<ResumeRunRequest, {jsonType: ResumeRunRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 34);
+  messageDesc(file_svc_v1_svc, 39);
 
 /**
  * @generated from message svc.v1.PreviewResumeRequest
@@ -2872,7 +3237,7 @@ export type PreviewResumeRequestJson = {
  * Use `create(PreviewResumeRequestSchema)` to create a new message.
  */
 export const PreviewResumeRequestSchema: GenMessage<PreviewResumeRequest, {jsonType: PreviewResumeRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 35);
+  messageDesc(file_svc_v1_svc, 40);
 
 /**
  * @generated from message svc.v1.PreviewResumeResponse
@@ -2903,7 +3268,7 @@ export type PreviewResumeResponseJson = {
  * Use `create(PreviewResumeResponseSchema)` to create a new message.
  */
 export const PreviewResumeResponseSchema: GenMessage<PreviewResumeResponse, {jsonType: PreviewResumeResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 36);
+  messageDesc(file_svc_v1_svc, 41);
 
 /**
  * @generated from message svc.v1.PreviewedStep
@@ -3018,7 +3383,7 @@ export type PreviewedStepJson = {
  * Use `create(PreviewedStepSchema)` to create a new message.
  */
 export const PreviewedStepSchema: GenMessage<PreviewedStep, {jsonType: PreviewedStepJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 37);
+  messageDesc(file_svc_v1_svc, 42);
 
 /**
  * @generated from message svc.v1.PauseRunRequest
@@ -3045,7 +3410,7 @@ export type PauseRunRequestJson = {
  * Use `create(PauseRunRequestSchema)` to create a new message.
  */
 export const PauseRunRequestSchema: GenMessage<PauseRunRequest, {jsonType: PauseRunRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 38);
+  messageDesc(file_svc_v1_svc, 43);
 
 /**
  * @generated from message svc.v1.PauseRunResponse
@@ -3076,7 +3441,7 @@ export type PauseRunResponseJson = {
  * Use `create(PauseRunResponseSchema)` to create a new message.
  */
 export const PauseRunResponseSchema: GenMessage<PauseRunResponse, {jsonType: PauseRunResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 39);
+  messageDesc(file_svc_v1_svc, 44);
 
 /**
  * @generated from message svc.v1.GetPausedStateRequest
@@ -3103,7 +3468,7 @@ export type GetPausedStateRequestJson = {
  * Use `create(GetPausedStateRequestSchema)` to create a new message.
  */
 export const GetPausedStateRequestSchema: GenMessage<GetPausedStateRequest, {jsonType: GetPausedStateRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 40);
+  messageDesc(file_svc_v1_svc, 45);
 
 /**
  * @generated from message svc.v1.GetPausedStateResponse
@@ -3158,7 +3523,7 @@ export type GetPausedStateResponseJson = {
  * Use `create(GetPausedStateResponseSchema)` to create a new message.
  */
 export const GetPausedStateResponseSchema: GenMessage<GetPausedStateResponse, {jsonType: GetPausedStateResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 41);
+  messageDesc(file_svc_v1_svc, 46);
 
 /**
  * @generated from message svc.v1.PausedStepInfo
@@ -3275,7 +3640,7 @@ export type PausedStepInfoJson = {
  * Use `create(PausedStepInfoSchema)` to create a new message.
  */
 export const PausedStepInfoSchema: GenMessage<PausedStepInfo, {jsonType: PausedStepInfoJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 42);
+  messageDesc(file_svc_v1_svc, 47);
 
 /**
  * @generated from message svc.v1.InjectStepOutputRequest
@@ -3340,7 +3705,7 @@ export type InjectStepOutputRequestJson = {
  * Use `create(InjectStepOutputRequestSchema)` to create a new message.
  */
 export const InjectStepOutputRequestSchema: GenMessage<InjectStepOutputRequest, {jsonType: InjectStepOutputRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 43);
+  messageDesc(file_svc_v1_svc, 48);
 
 /**
  * @generated from message svc.v1.InjectStepOutputResponse
@@ -3381,7 +3746,7 @@ export type InjectStepOutputResponseJson = {
  * Use `create(InjectStepOutputResponseSchema)` to create a new message.
  */
 export const InjectStepOutputResponseSchema: GenMessage<InjectStepOutputResponse, {jsonType: InjectStepOutputResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 44);
+  messageDesc(file_svc_v1_svc, 49);
 
 /**
  * @generated from message svc.v1.HealthRequest
@@ -3400,7 +3765,7 @@ export type HealthRequestJson = {
  * Use `create(HealthRequestSchema)` to create a new message.
  */
 export const HealthRequestSchema: GenMessage<HealthRequest, {jsonType: HealthRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 45);
+  messageDesc(file_svc_v1_svc, 50);
 
 /**
  * @generated from message svc.v1.HealthResponse
@@ -3459,7 +3824,7 @@ export type HealthResponseJson = {
  * Use `create(HealthResponseSchema)` to create a new message.
  */
 export const HealthResponseSchema: GenMessage<HealthResponse, {jsonType: HealthResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 46);
+  messageDesc(file_svc_v1_svc, 51);
 
 /**
  * @generated from message svc.v1.ComponentHealth
@@ -3504,7 +3869,7 @@ export type ComponentHealthJson = {
  * Use `create(ComponentHealthSchema)` to create a new message.
  */
 export const ComponentHealthSchema: GenMessage<ComponentHealth, {jsonType: ComponentHealthJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 47);
+  messageDesc(file_svc_v1_svc, 52);
 
 /**
  * @generated from message svc.v1.InfoRequest
@@ -3523,7 +3888,7 @@ export type InfoRequestJson = {
  * Use `create(InfoRequestSchema)` to create a new message.
  */
 export const InfoRequestSchema: GenMessage<InfoRequest, {jsonType: InfoRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 48);
+  messageDesc(file_svc_v1_svc, 53);
 
 /**
  * @generated from message svc.v1.InfoResponse
@@ -3600,7 +3965,7 @@ export type InfoResponseJson = {
  * Use `create(InfoResponseSchema)` to create a new message.
  */
 export const InfoResponseSchema: GenMessage<InfoResponse, {jsonType: InfoResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 49);
+  messageDesc(file_svc_v1_svc, 54);
 
 /**
  * @generated from message svc.v1.FunctionHistoryEntry
@@ -3713,7 +4078,7 @@ export type FunctionHistoryEntryJson = {
  * Use `create(FunctionHistoryEntrySchema)` to create a new message.
  */
 export const FunctionHistoryEntrySchema: GenMessage<FunctionHistoryEntry, {jsonType: FunctionHistoryEntryJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 50);
+  messageDesc(file_svc_v1_svc, 55);
 
 /**
  * @generated from message svc.v1.ListFunctionHistoryRequest
@@ -3764,7 +4129,7 @@ export type ListFunctionHistoryRequestJson = {
  * Use `create(ListFunctionHistoryRequestSchema)` to create a new message.
  */
 export const ListFunctionHistoryRequestSchema: GenMessage<ListFunctionHistoryRequest, {jsonType: ListFunctionHistoryRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 51);
+  messageDesc(file_svc_v1_svc, 56);
 
 /**
  * @generated from message svc.v1.ListFunctionHistoryResponse
@@ -3805,7 +4170,7 @@ export type ListFunctionHistoryResponseJson = {
  * Use `create(ListFunctionHistoryResponseSchema)` to create a new message.
  */
 export const ListFunctionHistoryResponseSchema: GenMessage<ListFunctionHistoryResponse, {jsonType: ListFunctionHistoryResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 52);
+  messageDesc(file_svc_v1_svc, 57);
 
 /**
  * @generated from message svc.v1.GetFunctionAtVersionRequest
@@ -3846,7 +4211,7 @@ export type GetFunctionAtVersionRequestJson = {
  * Use `create(GetFunctionAtVersionRequestSchema)` to create a new message.
  */
 export const GetFunctionAtVersionRequestSchema: GenMessage<GetFunctionAtVersionRequest, {jsonType: GetFunctionAtVersionRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 53);
+  messageDesc(file_svc_v1_svc, 58);
 
 /**
  * @generated from message svc.v1.GetFunctionAtVersionResponse
@@ -3877,7 +4242,7 @@ export type GetFunctionAtVersionResponseJson = {
  * Use `create(GetFunctionAtVersionResponseSchema)` to create a new message.
  */
 export const GetFunctionAtVersionResponseSchema: GenMessage<GetFunctionAtVersionResponse, {jsonType: GetFunctionAtVersionResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 54);
+  messageDesc(file_svc_v1_svc, 59);
 
 /**
  * @generated from message svc.v1.RollbackFunctionRequest
@@ -3928,7 +4293,7 @@ export type RollbackFunctionRequestJson = {
  * Use `create(RollbackFunctionRequestSchema)` to create a new message.
  */
 export const RollbackFunctionRequestSchema: GenMessage<RollbackFunctionRequest, {jsonType: RollbackFunctionRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 55);
+  messageDesc(file_svc_v1_svc, 60);
 
 /**
  * @generated from message svc.v1.RollbackFunctionResponse
@@ -3959,7 +4324,7 @@ export type RollbackFunctionResponseJson = {
  * Use `create(RollbackFunctionResponseSchema)` to create a new message.
  */
 export const RollbackFunctionResponseSchema: GenMessage<RollbackFunctionResponse, {jsonType: RollbackFunctionResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 56);
+  messageDesc(file_svc_v1_svc, 61);
 
 /**
  * @generated from message svc.v1.GetCapabilitiesRequest
@@ -3978,7 +4343,7 @@ export type GetCapabilitiesRequestJson = {
  * Use `create(GetCapabilitiesRequestSchema)` to create a new message.
  */
 export const GetCapabilitiesRequestSchema: GenMessage<GetCapabilitiesRequest, {jsonType: GetCapabilitiesRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_svc, 57);
+  messageDesc(file_svc_v1_svc, 62);
 
 /**
  * The core: functions, the events and calls that start them, their runs and steps.
@@ -4145,6 +4510,26 @@ export const SvcService: GenService<{
     methodKind: "unary";
     input: typeof GetRunLogsRequestSchema;
     output: typeof GetRunLogsResponseSchema;
+  },
+  /**
+   * Tells a run something by a name: a step that waits for it gets the data, now or later. Of svc's own.
+   *
+   * @generated from rpc svc.v1.SvcService.SignalRun
+   */
+  signalRun: {
+    methodKind: "unary";
+    input: typeof SignalRunRequestSchema;
+    output: typeof SignalRunResponseSchema;
+  },
+  /**
+   * What was sent to a run by SignalRun, newest first. Of svc's own.
+   *
+   * @generated from rpc svc.v1.SvcService.ListRunSignals
+   */
+  listRunSignals: {
+    methodKind: "unary";
+    input: typeof ListRunSignalsRequestSchema;
+    output: typeof ListRunSignalsResponseSchema;
   },
   /**
    * @generated from rpc svc.v1.SvcService.CancelRun

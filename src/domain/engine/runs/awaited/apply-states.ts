@@ -2,12 +2,16 @@ import type { Instant } from "../../../../kit/clock.ts";
 import { column, sql } from "../../../../kit/sql.ts";
 import type { Session } from "../../../../store/store.ts";
 import type { QueueHint } from "../run.ts";
+import { signalsTakenMax } from "../signals/limits.ts";
+import { takeSignals } from "../signals/take-signals.ts";
 import { isHeld, lockWaiting, queueHintsOfRows, resolveSteps } from "../waits/resolve-steps.ts";
 import { type MetCondition, meetConditions } from "../waits/wait-conditions.ts";
 import type { StateWait } from "./state-rows.ts";
 
 export interface LookedAt {
   met: readonly MetCondition<StateWait>[];
+  /** Waits for signals that their runs keep. */
+  signalled: readonly StateWait[];
   /** Waits that are not met, and by when they are looked at without a change. */
   unmet: readonly { wait: StateWait; nextLookAt: Instant | null }[];
 }
@@ -20,16 +24,16 @@ export interface LookedAt {
  */
 export async function applyStates(
   session: Session,
-  { met, unmet }: LookedAt,
+  { met, signalled, unmet }: LookedAt,
   now: Instant,
 ): Promise<QueueHint[]> {
   const later = [...unmet];
   const lanes: QueueHint[] = [];
+  const locked = await lockWaiting(
+    session,
+    [...met.map(({ wait }) => wait), ...signalled].map(({ run_id }) => run_id),
+  );
   if (met.length > 0) {
-    const locked = await lockWaiting(
-      session,
-      met.map(({ wait }) => wait.run_id),
-    );
     const places = await placesOf(
       session,
       met.map(({ wait }) => wait),
@@ -44,6 +48,13 @@ export async function applyStates(
     if (left.length > 0)
       await session.run(sql`DELETE FROM waits WHERE (run_id, kind, step_id) IN (
         SELECT v.run_id, 'wait', v.step_id FROM ${rowsOf(session, left)})`);
+  }
+  if (signalled.length > 0) {
+    const taken = await takeSignals(session, locked, now);
+    lanes.push(...queueHintsOfRows(taken.map(({ row }) => row)));
+    // What waits yet: another took the signal, a person holds the run, or more came than is taken at once.
+    const nextLookAt = taken.length === signalsTakenMax ? now : null;
+    for (const wait of signalled) later.push({ wait, nextLookAt });
   }
   await planLooks(session, later, now);
   return lanes;

@@ -4,7 +4,7 @@ import { type Sql, sql } from "../../../../kit/sql.ts";
 import type { Store } from "../../../../store/store.ts";
 import { violationsOf } from "../../../record/integrity/rules.ts";
 import type { IntegrityCheck } from "../../../record/integrity/service.ts";
-import { runPlace, streamPlace } from "../../waits/rules.ts";
+import { runPlace, signalPlace, streamPlace } from "../../waits/rules.ts";
 
 /** Of one place, or of all keys; those of runs that a person holds are left alone, and new ones. */
 const waitsIn = (environmentId: string, place: Sql): Sql => sql`(SELECT w.* FROM waits w
@@ -29,6 +29,9 @@ export const statesCheck = (store: Pick<Store, "all">, clock: { now(): Instant }
         UNION ALL SELECT w.run_id, r.ended_at, w.step_id FROM ${waitsIn(environmentId, sql`w.place = ${runPlace}`)}
           JOIN runs r ON r.id = w.subject AND r.environment_id = w.environment_id
           WHERE r.status <> 'active' AND r.ended_at <= ${late}
+        UNION ALL SELECT w.run_id, g.sent_at, w.step_id FROM ${waitsIn(environmentId, sql`w.place = ${signalPlace}`)}
+          JOIN run_signals g ON g.run_id = w.run_id AND g.name = w.subject AND g.taken_at IS NULL
+          WHERE g.sent_at <= ${late}
         UNION ALL SELECT w.run_id, k.created_at, w.step_id
           FROM ${waitsIn(environmentId, sql`w.place > 'key:' AND w.place < 'key;'`)}
           JOIN kv_buckets b ON b.environment_id = w.environment_id AND b.name = substr(w.place, 5) AND b.deleted_at IS NULL

@@ -1,5 +1,5 @@
 import type { Instant } from "../../../../kit/clock.ts";
-import { bucketOf, runPlace, streamPlace } from "../../waits/rules.ts";
+import { bucketOf, runPlace, signalPlace, streamPlace } from "../../waits/rules.ts";
 import type { FoundState, StateWait } from "./state-rows.ts";
 
 /**
@@ -14,6 +14,8 @@ const unmet: StateAnswer = { nextLookAt: null };
 export function answerOf(wait: StateWait, found: FoundState | undefined, now: Instant): StateAnswer {
   if (wait.place === streamPlace) return ofStream(wait, found);
   if (wait.place === runPlace) return ofRun(wait, found);
+  // The transaction that takes the signal answers.
+  if (wait.place === signalPlace) return unmet;
   return ofKey(wait, found, now);
 }
 

@@ -1,5 +1,6 @@
 import type { Instant } from "../../../../kit/clock.ts";
 import type { Basics } from "../../../../store/store.ts";
+import { signalPlace } from "../../waits/rules.ts";
 import { stateChangesMax, statePlacesMax, stateSliceMax } from "../limits.ts";
 import type { QueueHint } from "../run.ts";
 import { ComparedLog } from "../waits/compared-until.ts";
@@ -156,15 +157,23 @@ export class StatePass {
     const now = clock.now();
     const states = await rows.statesOf(store, waits);
     const met: MetCondition<rows.StateWait>[] = [];
+    const signalled: rows.StateWait[] = [];
     const unmet: LookedAt["unmet"][number][] = [];
     for (const wait of waits) {
-      const answer = answerOf(wait, states.get(wait), now);
+      const found = states.get(wait);
+      const answer = answerOf(wait, found, now);
+      if (wait.place === signalPlace && found) {
+        signalled.push(wait);
+        continue;
+      }
       if ("nextLookAt" in answer) {
         if (answer.nextLookAt !== wait.due_at) unmet.push({ wait, nextLookAt: answer.nextLookAt });
       } else met.push({ wait, ...answer, position: null, detail: { [answer.kind]: wait.subject } });
     }
-    if (met.length + unmet.length === 0) return;
-    const lanes = await store.write((session) => applyStates(session, { met, unmet }, clock.now()));
+    if (met.length + signalled.length + unmet.length === 0) return;
+    const lanes = await store.write((session) =>
+      applyStates(session, { met, signalled, unmet }, clock.now()),
+    );
     if (lanes.length > 0) onQueued(lanes);
   }
 }

@@ -2,7 +2,7 @@ import type { Instant } from "../../../../kit/clock.ts";
 import { environmentsDue, type WorkScope } from "../../../../kit/round-robin.ts";
 import { column, type Sql, sql } from "../../../../kit/sql.ts";
 import type { Session, Store } from "../../../../store/store.ts";
-import { bucketOf, runPlace, type StateCondition, streamPlace } from "../../waits/rules.ts";
+import { bucketOf, runPlace, type StateCondition, signalPlace, streamPlace } from "../../waits/rules.ts";
 import { metOutputCharsMax } from "../limits.ts";
 
 /** Queries of the loop `runs.states`; its writes are in apply-states.ts. */
@@ -174,6 +174,9 @@ export interface FoundState {
   error: string | null;
 }
 
+/** All other places are buckets. */
+const ownPlaces: ReadonlySet<string> = new Set([streamPlace, runPlace, signalPlace]);
+
 const nothing: FoundState = {
   ...{ version: null, entity_type: null, revision: null, operation: null, expires_at: null, is_equal: null },
   ...{ forgotten_revision: null, function_id: null, status: null, cause: null, output: null },
@@ -198,10 +201,11 @@ export async function statesOf(
     for (const { ord, ...row } of await store.all<Partial<FoundState> & { ord: number }>(query(from)))
       states.set(own[ord - 1]!, { ...nothing, ...row });
   };
-  const of = Map.groupBy(waits, ({ place }) => (place === streamPlace || place === runPlace ? place : "key"));
+  const of = Map.groupBy(waits, ({ place }) => (ownPlaces.has(place) ? place : "key"));
   await read(of.get(streamPlace) ?? [], streamStates);
   await read(of.get(runPlace) ?? [], runStates);
   await read(of.get("key") ?? [], (from) => keyStates(store, from));
+  await read(of.get(signalPlace) ?? [], signalStates);
   return states;
 }
 
@@ -214,6 +218,11 @@ const runStates = (
 ): Sql => sql`SELECT i.ord, r.function_id, r.status, r.cancellation_cause AS cause, r.error,
     length(r.output) AS output_chars, CASE WHEN length(r.output) <= ${metOutputCharsMax} THEN r.output END AS output
   FROM ${from} JOIN runs r ON r.id = i.subject AND r.environment_id = i.environment_id AND r.parent_run_id = i.run_id`;
+
+/** A row where the run keeps a signal of the name. */
+const signalStates = (from: Sql): Sql => sql`SELECT i.ord FROM ${from}
+  WHERE (SELECT k.sequence FROM run_signals k WHERE k.run_id = i.run_id AND k.name = i.subject
+    AND k.taken_at IS NULL ORDER BY k.sequence LIMIT 1) IS NOT NULL`;
 
 /** Key by key, whatever the statistics say; for a bucket without the key, how many deletions it forgot. */
 function keyStates({ seams: { rowOf } }: Store, from: Sql): Sql {

@@ -4,6 +4,7 @@ import { column, sql } from "../../../../kit/sql.ts";
 import { invokeKey, stepKey } from "../../../../kit/step-id.ts";
 import { storedJson } from "../../../../kit/stored-json.ts";
 import type { Session } from "../../../../store/store.ts";
+import { giveBackSignals } from "../signals/take-signals.ts";
 import { noteSteps, tookUntil } from "../step-moves.ts";
 import { compareAgain } from "../waits/compare-again.ts";
 import { rankOfMet } from "../waits/rank-met.ts";
@@ -82,6 +83,7 @@ async function forgetSteps(session: Session, row: Resumed, plan: ResumePlan): Pr
     ]);
     await session.run(sql`DELETE FROM idempotency_keys
       WHERE environment_id = ${row.environment_id} AND key ${session.seams.among(column.text(keys))}`);
+    await giveBackSignals(session, row.run_id, gone);
     await session.run(sql`DELETE FROM steps WHERE ${inRun} ${session.seams.among(column.text(gone))}`);
     // What its handler writes after them is new, although it comes the same way.
     await session.run(sql`UPDATE run_logs SET seen = 0 WHERE run_id = ${row.run_id}`);

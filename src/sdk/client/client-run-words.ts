@@ -1,0 +1,33 @@
+import { dataFields } from "../wire/payload.ts";
+import { safe } from "../wire/retry.ts";
+import type { Transport } from "../wire/transport.ts";
+import type { RunSignal, RunSignals, RunWordCalls } from "./run-word-types.ts";
+
+export function runWordCalls(transport: Transport): RunWordCalls {
+  const rpc = <Answer>(method: string, message: unknown) =>
+    transport.rpc<Answer>(`SvcService/${method}`, message, safe);
+
+  return {
+    async signal(runId, name, data, { idempotencyKey = newKey() } = {}) {
+      // By its key the server tells a second try from a second signal.
+      const message = { runId, name, ...dataFields(data), idempotencyKey };
+      return (await rpc<{ state?: "taken" | "kept" }>("SignalRun", message)).state ?? "kept";
+    },
+
+    async signals(runId, { limit, before } = {}) {
+      const asked = { runId, ...(limit !== undefined && { limit }), ...(before !== undefined && { before }) };
+      const answer = await rpc<Partial<RunSignals>>("ListRunSignals", asked);
+      const { signals = [], kept = 0, hasMore = false } = answer;
+      return { signals: signals.map(readSignal), kept, hasMore };
+    },
+  };
+}
+
+/** 64-bit numbers are texts on the wire. */
+const readSignal = (signal: RunSignal): RunSignal => ({ ...signal, number: Number(signal.number) });
+
+/** Pages that are not served over TLS have no `randomUUID`. */
+const newKey = (): string =>
+  Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join(
+    "",
+  );

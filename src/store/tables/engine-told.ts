@@ -1,0 +1,53 @@
+import { idempotencyKeyBytesMax } from "../../kit/limits.ts";
+import { changing, kept, type Tables } from "./table.ts";
+
+/** What runs tell, and what they are told. */
+export const tablesOfTold: Tables = {
+  run_logs: {
+    holds: "lines that handlers wrote",
+    endsWith: "the run expires",
+    // A row for each report that brought some. `place`: how many lines its execution wrote before; -1 without
+    // one. `total`: lines of the execution so far, with those left out. `seen`: those outside of steps that
+    // its handler reached, with those of executions before. `lines`: JSON text of a list.
+    columns: `run_id TEXT NOT NULL, execution_seq BIGINT NOT NULL, place BIGINT NOT NULL,
+      environment_id TEXT NOT NULL, attempt BIGINT NOT NULL, worker_id TEXT, at BIGINT NOT NULL,
+      line_count BIGINT NOT NULL, total BIGINT NOT NULL, seen BIGINT NOT NULL, bytes BIGINT NOT NULL, lines TEXT NOT NULL,
+      PRIMARY KEY (run_id, execution_seq, place)`,
+    isClustered: true,
+    room: kept,
+    purge: { at: 242, ofRun: "run_id" },
+    exported: {
+      in: "steps",
+      of: "runs",
+      key: "run_id execution_seq place",
+      ids: "run_id",
+      leaves: "run_id execution_seq place attempt worker_id at line_count total seen bytes",
+      json: "lines",
+    },
+  },
+  run_signals: {
+    holds: "what was sent to runs by name",
+    endsWith: "the run expires",
+    // In the order in which they came. `data`: JSON text until a step takes it, whose output it is then.
+    // `taken_by`: the step's id. Written under the lock of the run's execution.
+    columns: `run_id TEXT NOT NULL, sequence BIGINT NOT NULL, environment_id TEXT NOT NULL, name TEXT NOT NULL,
+      data TEXT, idempotency_key TEXT, sent_by TEXT NOT NULL, sent_at BIGINT NOT NULL, taken_at BIGINT,
+      taken_by TEXT, PRIMARY KEY (run_id, sequence)`,
+    isClustered: true,
+    indexes: [
+      "run_signals_kept (run_id, name, sequence) WHERE taken_at IS NULL",
+      "UNIQUE run_signals_by_key (run_id, idempotency_key) WHERE idempotency_key IS NOT NULL",
+    ],
+    room: changing,
+    purge: { at: 243, ofRun: "run_id" },
+    texts: { name: 200, idempotency_key: idempotencyKeyBytesMax },
+    exported: {
+      in: "steps",
+      of: "runs",
+      key: "run_id sequence",
+      ids: "run_id",
+      leaves: "run_id sequence name idempotency_key sent_by sent_at taken_at taken_by",
+      json: "data",
+    },
+  },
+};
