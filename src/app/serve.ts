@@ -1,8 +1,10 @@
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { furnish, type WantedOrg } from "../domain/access/tenancy/furnish.ts";
 import { systemClock } from "../kit/clock.ts";
+import { announceServer, ownAddress } from "../kit/discovery-file.ts";
 import { systemIds } from "../kit/ids.ts";
+import type { Log } from "../kit/log.ts";
 import { logLines } from "../kit/log-lines.ts";
 import { redactText } from "../kit/redact.ts";
 import { shownText } from "../kit/shown-text.ts";
@@ -48,6 +50,29 @@ function banner(server: RunningServer): string {
   return `${lines.join("\n")}\n`;
 }
 
+/** The first admin key where it is written; empty where none is needed, or it is gone. */
+function keyIn(file: string): string {
+  try {
+    return (JSON.parse(readFileSync(file, "utf8")) as { key?: string }).key ?? "";
+  } catch {
+    return "";
+  }
+}
+
+/** Says where the server is, to programs of its folder; what it answers takes that back. */
+function announced({ url, config, bootstrapKeyFile }: RunningServer, log: Log): () => void {
+  const address = ownAddress(url);
+  if (config.noDiscovery || !(config.discovery ?? config.dev) || address === undefined) return () => {};
+  try {
+    const apiKey = config.dev ? "" : keyIn(bootstrapKeyFile);
+    return announceServer(process.cwd(), { url: address, apiKey, environment: "default" });
+  } catch (error) {
+    // A folder that only reads: all others name the server.
+    log.warn("discovery.unwritten", { error });
+    return () => {};
+  }
+}
+
 /** Serves until a signal ends the process. */
 export async function serve(config: Config, organizations: readonly WantedOrg[] = []): Promise<void> {
   const clock = systemClock();
@@ -55,12 +80,14 @@ export async function serve(config: Config, organizations: readonly WantedOrg[] 
   const nodeId = config.nodeId ?? systemIds(clock).next("node");
   const log = logLines({ level: config.logLevel, format, clock, base: { node: nodeId } });
   let server: RunningServer | undefined;
+  let leave = () => {};
   let stopping = false;
   const stop = async (signal: string) => {
     // A second signal ends the process at once, and so does the first while there is nothing to drain.
     if (stopping || !server) process.exit(stopping ? startFailed : 0);
     stopping = true;
     log.info("server.stopping", { signal });
+    leave();
     try {
       await server.stop();
       log.info("server.stopped");
@@ -89,6 +116,7 @@ export async function serve(config: Config, organizations: readonly WantedOrg[] 
     process.stderr.write(`svc: ${shownText(why)}\n`);
     process.exit(startFailed);
   }
+  leave = announced(server, log);
   // Lines of JSON stay alone on their stream.
   (format === "text" ? process.stdout : process.stderr).write(shownText(banner(server)));
 }

@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { createClient, type Transport } from "../sdk/index.ts";
 import { urlsIn } from "../sdk/wire/addresses.ts";
+import { type DiscoveredServer, discoveredServer } from "../sdk/wire/discovery.ts";
 import { type Io, refused, usage } from "./io.ts";
 import { type Profile, readProfiles } from "./profiles.ts";
 
@@ -63,11 +64,36 @@ export function profileOf(name: string | undefined, io: Io): Profile {
   return found;
 }
 
+/** The server of the folder, with its own key, where neither a flag nor a variable says whom to ask. */
+function foundBy(
+  { server, profile, keyFile, apiKey }: ConnectionFlags,
+  io: Io,
+): DiscoveredServer | undefined {
+  const { SVC_SERVER_URL, SVC_API_KEY, SVC_PROFILE, SVC_NO_DISCOVERY } = io.environment;
+  const isSaid = [server, profile, keyFile, apiKey].some((one) => one !== undefined);
+  if (isSaid || SVC_SERVER_URL || SVC_API_KEY || SVC_PROFILE) return undefined;
+  let found: DiscoveredServer | undefined;
+  try {
+    found = discoveredServer(io.folder, SVC_NO_DISCOVERY ?? "");
+  } catch (error) {
+    throw usage((error as Error).message);
+  }
+  if (found && readProfiles(io).current !== undefined)
+    io.note(`asks ${found.url}, which ${found.file} names; --profile asks another`);
+  return found;
+}
+
 /**
  * A flag beats a variable, a variable the profile that is chosen; one that the command names beats variables.
  * A profile's key, environment and org go to its own server, and to another only when the command names both.
+ * Where nothing names a server or a key, one that announced itself in the folder is before the profile in use.
  */
 export function targetOf(flags: ConnectionFlags, io: Io): Target {
+  const found = foundBy(flags, io);
+  if (found) {
+    const environment = flags.env ?? io.environment.SVC_ENV ?? found.environment;
+    return { url: found.url, key: found.apiKey, environment: environment || undefined, org: flags.asOrg };
+  }
   const { SVC_SERVER_URL: servers, SVC_API_KEY, SVC_ENV, SVC_PROFILE } = io.environment;
   // Workers take all of them.
   const [SVC_SERVER_URL] = urlsIn(servers ?? "");

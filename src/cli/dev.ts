@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import type { Command } from "commander";
 import { systemClock } from "../kit/clock.ts";
+import { announceServer, ownAddress } from "../kit/discovery-file.ts";
 import type { Log } from "../kit/log.ts";
 import { logLines } from "../kit/log-lines.ts";
 import { createClient, type Delivery, SvcError } from "../sdk/index.ts";
@@ -178,6 +179,21 @@ class WorkerFile {
   }
 }
 
+/** Says where the server is, to programs of the folder; what it answers takes that back. */
+function announced(url: string, { folder, environment, note }: Io): () => void {
+  const address = ownAddress(url);
+  const { SVC_NO_DISCOVERY: isOff = "" } = environment;
+  if (address === undefined || !["", "0", "false"].includes(isOff)) return () => {};
+  try {
+    return announceServer(folder, { url: address, apiKey: "", environment: "default" });
+  } catch (error) {
+    note(
+      `.svc/engine.json cannot be written (${(error as Error).message}): name the server by SVC_SERVER_URL`,
+    );
+    return () => {};
+  }
+}
+
 async function dev(flags: DevFlags, io: Io, startServer: StartServer): Promise<void> {
   const worker = flags.worker === undefined ? undefined : resolve(io.folder, flags.worker);
   if (worker !== undefined && !existsSync(worker)) throw usage(`--worker: ${worker} not found`);
@@ -192,6 +208,7 @@ async function dev(flags: DevFlags, io: Io, startServer: StartServer): Promise<v
     });
     const ended = new AbortController();
     const signal = AbortSignal.any([io.signal, ended.signal]);
+    const leave = announced(server.url, io);
     try {
       await io.out(
         `svc dev on ${server.url}, data in ${db}${temporary ? " until it ends" : ""}; no key is needed\n`,
@@ -210,6 +227,7 @@ async function dev(flags: DevFlags, io: Io, startServer: StartServer): Promise<v
       if (!signal.aborted) throw error;
     } finally {
       ended.abort();
+      leave();
       await server.stop();
     }
   } finally {

@@ -39,6 +39,21 @@ export const listenSettings = {
     fallback: undefined,
     about: "Private key (PEM) of SVC_TLS_CERT_FILE.",
   }),
+  discovery: setting({
+    flag: "--discovery",
+    env: "SVC_DISCOVERY",
+    parse: boolean,
+    fallback: undefined,
+    otherwise: "with --dev",
+    about:
+      "Say in `.svc/engine.json` of this folder, for its owner alone, where the server is, with the first admin key: the SDK and commands of the folder find it.",
+  }),
+  noDiscovery: setting({
+    env: "SVC_NO_DISCOVERY",
+    parse: boolean,
+    fallback: false,
+    about: "Write no such file; the SDK and commands read none.",
+  }),
   dev: setting({
     flag: "--dev",
     env: "SVC_DEV",

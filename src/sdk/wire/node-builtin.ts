@@ -1,6 +1,7 @@
 interface Builtins {
   http: typeof import("node:http");
   https: typeof import("node:http");
+  fs: typeof import("node:fs");
   "fs/promises": typeof import("node:fs/promises");
 }
 
@@ -14,6 +15,8 @@ const builtin = <Name extends keyof Builtins>(name: Name): Builtins[Name] | unde
   )?.getBuiltinModule?.(name);
 
 export const nodeHttp = (isTls: boolean) => builtin(isTls ? "https" : "http");
+
+export const nodeFs = () => builtin("fs");
 
 /** The text of the program's own module; empty where it cannot be read. */
 export async function ownModule(): Promise<string> {

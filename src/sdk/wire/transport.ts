@@ -1,4 +1,5 @@
 import { Addresses, checkedUrls, installationHeader, shownUrl, unreachable, urlsIn } from "./addresses.ts";
+import { discoveredServer } from "./discovery.ts";
 import { type Duration, requireMs } from "./duration.ts";
 import { timeoutNames } from "./duration-options.ts";
 import { errorOfAnswer, SvcError } from "./errors.ts";
@@ -13,7 +14,8 @@ export interface ConnectionOptions {
    * Address of the server, or 1 to 16 of servers of one installation: one is used until it does not answer,
    * then the next. Each of several is first asked, without the key, to which installation it belongs; another
    * than the first one's is refused (`other_installation`). Default: SVC_SERVER_URL (several with commas
-   * between them), else http://127.0.0.1:9123.
+   * between them); else, without a key, the server that says in `.svc/engine.json` of this folder, or of one
+   * above, that it is there (not with SVC_NO_DISCOVERY=1); else http://127.0.0.1:9123.
    */
   url?: string | readonly string[];
   /** `ifkey_…`. Default: SVC_API_KEY, else none (a server in development mode), as when it is empty. */
@@ -135,10 +137,14 @@ async function environmentIdOf(
 
 /** Throws TypeError for a `url` that is none. */
 export function createTransport(options: Omit<ConnectionOptions, "timeout"> = {}): Transport {
-  const named = options.url ?? urlsIn(variable("SVC_SERVER_URL") ?? "http://127.0.0.1:9123");
+  const said = options.url ?? variable("SVC_SERVER_URL");
+  const givenKey = options.apiKey ?? variable("SVC_API_KEY");
+  // A key that was given is for the server that whoever gave it meant.
+  const found = said === undefined && givenKey === undefined ? discoveredServer() : undefined;
+  const named = options.url ?? urlsIn(variable("SVC_SERVER_URL") ?? found?.url ?? "http://127.0.0.1:9123");
   const addresses = new Addresses(checkedUrls(named));
-  const apiKey = options.apiKey ?? variable("SVC_API_KEY");
-  const environment = options.environment ?? variable("SVC_ENV");
+  const apiKey = givenKey ?? found?.apiKey;
+  const environment = options.environment ?? variable("SVC_ENV") ?? (found?.environment || undefined);
   const timeoutMsDefault = requireMs("timeoutMs", options.timeoutMs ?? 30_000);
   const last = new LastSequence();
   const base: Record<string, string> = { "content-type": "application/json" };
