@@ -143,6 +143,11 @@ const byTable: Readonly<Record<string, ColumnReader>> = {
   },
   "steps.status": oneOf(...stepStatuses),
   "steps.type": oneOf(...stepTypes),
+  "run_outputs.source": line,
+  "run_outputs.chunks": (value: unknown, field) => {
+    if (!Array.isArray(value)) throw invalid(field, "must be a list");
+    payload(value, field);
+  },
   // -1 of a row without lines.
   "run_logs.place": (value: number, field) => number(Math.max(0, value) as never, field, {}),
   "run_logs.lines": (value: unknown, field) => {

@@ -1,3 +1,4 @@
+import { Type } from "@sinclair/typebox";
 import { batchesCheck } from "../domain/engine/batches/invariants.ts";
 import { batchesOperations } from "../domain/engine/batches/operations.ts";
 import { leastPosition as leastBatched } from "../domain/engine/batches/rows.ts";
@@ -18,6 +19,7 @@ import { functionsCheck } from "../domain/engine/functions/invariants.ts";
 import { functionsOperations } from "../domain/engine/functions/operations.ts";
 import { openDefinitionAt } from "../domain/engine/functions/pinned.ts";
 import { openFunctions } from "../domain/engine/functions/service.ts";
+import { leaseHashOf } from "../domain/engine/jobs/rules.ts";
 import { quotasOperations } from "../domain/engine/quotas/operations.ts";
 import { openQuotas } from "../domain/engine/quotas/service.ts";
 import { openAttributeNames } from "../domain/engine/runs/attributes/attribute-names.ts";
@@ -27,6 +29,7 @@ import { runChecks } from "../domain/engine/runs/invariants.ts";
 import { openLateStarts } from "../domain/engine/runs/late-start.ts";
 import { RunObservers } from "../domain/engine/runs/observer.ts";
 import { runsOperations } from "../domain/engine/runs/operations.ts";
+import { outputOperations } from "../domain/engine/runs/outputs/operations.ts";
 import { openRuns, type Runs } from "../domain/engine/runs/service.ts";
 import { signalOperations } from "../domain/engine/runs/signals/operations.ts";
 import { openRunSpans } from "../domain/engine/runs/spans.ts";
@@ -56,6 +59,9 @@ export type RunsPart = ReturnType<typeof openRunsPart>;
 
 type Wakers = Record<"wake" | "matcher" | "states" | "children" | "debounce" | "batches", Waker>;
 
+/** Who reads an output at another node looks at once. */
+const OutputWritten = Type.Object({ from: Type.String(), runId: Type.String() });
+
 /** Functions, their runs, and the queues that runs wait in. */
 export function openRunsPart(host: Host, { publishQueued, flow, secretValues }: RunsNeeds) {
   const { config, store, clock, ids, log, watch, frames, bus, knowsTime, changes } = host;
@@ -82,9 +88,21 @@ export function openRunsPart(host: Host, { publishQueued, flow, secretValues }: 
   });
   observers.add({ created: flow.started, ended: flow.ended, awaited: flow.awaited });
   const names = openAttributeNames({ store, clock, shareEnvironment: host.shareEnvironment });
+  const written = bus.channel("runs.outputs", OutputWritten);
   const runs = openRuns({
     ...{ store: publishingSteps(store, stepFrames), clock, log, watch, names },
     ...{ observers, wakers, secretValues, steps: stepFrames, definitionOf: definitionAt },
+    tellOutput: (runId) => {
+      if (bus.kind === "nats") written.publish({ from: host.nodeId, runId });
+    },
+  });
+  written.listen(({ from, runId }) => {
+    if (from !== host.nodeId) runs.outputs.wake(runId);
+  });
+  observers.add({
+    ended(over) {
+      for (const { runId } of over) runs.outputs.wake(runId);
+    },
   });
   const back = openGiveBack({ runs, log, onQueued });
   const onUnsent = openUnsent({ runs, log, underWay: back.underWay });
@@ -154,6 +172,7 @@ export function openRunsPart(host: Host, { publishQueued, flow, secretValues }: 
       ...functionsOperations(functions, serving),
       ...runsOperations(runs, serving),
       ...signalOperations(runs.signals),
+      ...outputOperations(runs.outputs, leaseHashOf),
       ...quotasOperations(quotas),
     ],
     loops: loopsOf({ runs, debounce, batches, ends, dispatcher }, wakers),

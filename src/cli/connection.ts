@@ -86,7 +86,7 @@ function foundBy(
 /**
  * A flag beats a variable, a variable the profile that is chosen; one that the command names beats variables.
  * A profile's key, environment and org go to its own server, and to another only when the command names both.
- * Where nothing names a server or a key, one that announced itself in the folder is before the profile in use.
+ * Where nothing names a server or a key, one that stands in a file of the folder is before the profile.
  */
 export function targetOf(flags: ConnectionFlags, io: Io): Target {
   const found = foundBy(flags, io);

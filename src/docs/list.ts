@@ -33,6 +33,8 @@ const wordsOf: Readonly<Record<string, string>> = {
   clients: "python go java ruby php rust csharp generated grpc connect openapi other languages",
   frameworks:
     "nextjs next.js hono express fastify koa aws lambda vercel netlify cloudflare deno serverless edge route handler docker dockerfile container kubernetes deploy worker process push endpoint",
+  outputs:
+    "stream tokens llm ai streaming response browser progress partial results server-sent events sse realtime chat",
   signals:
     "signal send message to running workflow approve approval human in the loop external input update query command mailbox",
   recipes: "saga human approval in the loop fan out rate limit per customer report agent examples patterns",
@@ -98,6 +100,7 @@ export const groups: readonly DocsGroup[] = [
         "Where handlers live, and how they are deployed.",
       ),
       own("clients", "Clients in other languages", "Generated from the server's description of itself."),
+      own("outputs", "Outputs", "Show what a run makes while it makes it: tokens in a browser."),
       own("signals", "Signals", "Tell a run something, whether or not it waits for it yet."),
       own("recipes", "Recipes", "A saga, fan-out, an approval, a rate limit, a report, webhooks, an agent."),
       own(

@@ -49,6 +49,9 @@ export const cliCases: readonly CliCase[] = [
     run streams {run}
     run timeline {run}
     run logs {run}
+    run signal {waiting} hello --data {"n":1}
+    run signals {waiting}
+    run outputs {run}
     logs {run}
     inspect {run}
     why {failed}

@@ -36,6 +36,30 @@ export const drives: Readonly<Record<string, readonly Drive[]>> = {
       prints: /^events:order\.placed followed$/,
     },
   ],
+  outputs: [
+    {
+      adds: `
+        import { createFunction, createWorker } from "svc";
+        let isBroken = true;
+        const told = createFunction({ id: "told-twice", retry: { delay: 10 } }, ({ step, run }) =>
+          step.run("tell", async () => {
+            await run.output("tokens").write(isBroken ? "wrong" : "right");
+            if (isBroken) {
+              isBroken = false;
+              throw new Error("the model broke");
+            }
+          }),
+        );
+        const log = { debug() {}, info() {}, warn() {}, error() {} };
+        const worker = createWorker({ client, functions: [told], handleSignals: false, log });
+        await worker.start();
+        let last = "";
+        await follow((await client.invokeFunction(told, {})).runId, (text) => (last = text));
+        console.log(last);
+        await worker.drain();`,
+      prints: /^right$/,
+    },
+  ],
   signals: [
     {
       adds: `

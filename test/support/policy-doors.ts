@@ -160,6 +160,7 @@ const inputs: Record<string, object> = {
   "groups.join": { groupName: named },
   "workers.connect": { register: { workerId: "w", functionIds: [named] } },
   "projections.stream": { name: named },
+  "runs.output": { runId: named, name: "tokens" },
   "projections.waitStream": { name: named },
   "projections.createSql": {
     ...{ name: named, tableSql: `CREATE TABLE proj_${named} (id text)`, events: [named] },

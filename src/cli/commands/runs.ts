@@ -146,6 +146,7 @@ export const runGroups: readonly Group[] = [
         takes: ["runId"],
         shows: { columns: ["at", "attempt", "level", "step", "text"], items: "lines" },
       },
+      { name: "outputs", operation: "runs.outputs", takes: ["runId"], shows: { items: "outputs" } },
       { name: "signal", operation: "runs.signal", takes: ["runId", "name"] },
       {
         name: "signals",

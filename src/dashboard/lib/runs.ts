@@ -290,3 +290,11 @@ export async function getSignals(id: string, signal?: AbortSignal) {
   }));
   return { signals: shown, kept: whole(kept), hasMore };
 }
+
+/** The outputs of the run, each with its end. */
+export async function getOutputs(runId: string, signal?: AbortSignal) {
+  const { outputs = [] } = await rpc("SvcService", "ListRunOutputs", { runId }, signal);
+  return outputs.map((m) => ({
+    ...{ name: text(m.name), chunks: whole(m.chunks), bytes: whole(m.bytes), tail: text(m.tail) },
+  }));
+}

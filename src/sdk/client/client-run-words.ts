@@ -1,7 +1,8 @@
 import { dataFields } from "../wire/payload.ts";
 import { safe } from "../wire/retry.ts";
 import type { Transport } from "../wire/transport.ts";
-import type { RunSignal, RunSignals, RunWordCalls } from "./run-word-types.ts";
+import { readOutput } from "./read-output.ts";
+import type { RunOutput, RunSignal, RunSignals, RunWordCalls } from "./run-word-types.ts";
 
 export function runWordCalls(transport: Transport): RunWordCalls {
   const rpc = <Answer>(method: string, message: unknown) =>
@@ -19,6 +20,15 @@ export function runWordCalls(transport: Transport): RunWordCalls {
       const answer = await rpc<Partial<RunSignals>>("ListRunSignals", asked);
       const { signals = [], kept = 0, hasMore = false } = answer;
       return { signals: signals.map(readSignal), kept, hasMore };
+    },
+
+    output: (runId, name, options = {}) => readOutput(transport, runId, name, options) as never,
+
+    async outputs(runId) {
+      const { outputs = [] } = await rpc<{ outputs?: Partial<RunOutput>[] }>("ListRunOutputs", { runId });
+      return outputs.map(({ name = "", chunks = 0, bytes = 0, tail = "" }) => ({
+        ...{ name, tail, chunks: Number(chunks), bytes: Number(bytes) },
+      }));
     },
   };
 }

@@ -56,6 +56,12 @@ export async function execute(
     if (step !== undefined || execution.scopes.isUndoing()) host.write({ level, text, fields, step });
     else if (++seen > seenBefore) host.write({ level, text, fields, seen });
   }
+  const output = (name: string) => ({
+    write(chunk: unknown): Promise<void> {
+      const source = execution.scopes.currentTry() ?? { stepId: "", entry: 0 };
+      return host.output?.(name, source, chunk) ?? Promise.resolve();
+    },
+  });
   const keeping: <Result>(work: () => Result) => Result = host.keepsConsole
     ? (work) => capturing(write, work)
     : (work) => work();
@@ -76,7 +82,7 @@ export async function execute(
         maxAttempts: entry.max_attempts ?? 0,
         ...(entry.actor_id !== undefined && { actorId: entry.actor_id }),
         ...(entry.sequence !== undefined && { sequence: entry.sequence }),
-        set,
+        ...{ set, output },
       },
       // Most handlers look at neither.
       get signal() {

@@ -162,6 +162,14 @@ export interface HandlerContext<
      * text; a name keeps its type in the environment.
      */
     set(attributes: Record<string, AttributeValue | null>): void;
+    /**
+     * What others read while the run goes on (`client.runs.output`), such as the tokens of a model. A chunk
+     * is any JSON of at most 64 KiB, stored once, within 50 ms with others; 4 MiB an output, 8 outputs a run.
+     * What a step wrote in a try that failed is superseded by the next try. The promise is for who wants to
+     * wait until it is stored, or to know that it is refused; it need not be awaited. Endpoints of `serve`
+     * keep nothing.
+     */
+    output(name: string): { write(chunk: unknown): Promise<void> };
   };
   /** Raised when the run was cancelled or another worker has it; nothing done afterwards is recorded. */
   signal: AbortSignal;

@@ -15,11 +15,13 @@ export interface Scopes {
   current(): Scope;
   /** The step whose work calls; undefined outside of steps. */
   currentStep(): string | undefined;
+  /** The try of a step whose work calls: its id, and its number in this execution. Undefined outside. */
+  currentTry(): { stepId: string; entry: number } | undefined;
   /** Whether what calls belongs to what is undone, and not to the handler. */
   isUndoing(): boolean;
   /** Runs the work of a step in its scope; without a name, of one that may have steps of its own. */
   inStep<Given, Result>(
-    inside: { scope: Scope; step: string | undefined; isUndoing: boolean },
+    inside: { scope: Scope; step: string | undefined; stepId: string; isUndoing: boolean },
     work: (given: Given) => Result,
     given: Given,
   ): Result;
@@ -40,6 +42,7 @@ interface BranchPlace {
   owner: Scopes;
   scope: Scope;
   step: string | undefined;
+  try?: { stepId: string; entry: number };
   isUndoing: boolean;
 }
 
@@ -50,6 +53,8 @@ export function createScopes(runId: string): Scopes {
   // A second parallel of the same name counts on from where the first one ended.
   const counts = new Map<string, Map<string, number>>();
 
+  let tries = 0;
+
   function place(): BranchPlace | undefined {
     const inside = places.getStore();
     return inside?.owner === scopes ? inside : undefined;
@@ -58,8 +63,10 @@ export function createScopes(runId: string): Scopes {
   const scopes: Scopes = {
     current: () => place()?.scope ?? root,
     currentStep: () => place()?.step,
+    currentTry: () => place()?.try,
     isUndoing: () => place()?.isUndoing ?? false,
-    inStep: (inside, work, given) => places.run({ owner: scopes, ...inside }, work, given),
+    inStep: ({ stepId, ...inside }, work, given) =>
+      places.run({ owner: scopes, ...inside, try: { stepId, entry: ++tries } }, work, given),
     inBranch(name, index, work) {
       const parent = scopes.current();
       const id = `${parent.id}:${escapeName(name)}:${index}`;

@@ -22,6 +22,8 @@ export interface ExecutionHost {
   set(attributes: ReportedAttributes): void;
   /** Takes what the handler writes; it travels with a report. */
   write(line: WrittenLine): unknown;
+  /** Takes a chunk of an output; resolves once it is stored. Absent where nobody can read along. */
+  output?(name: string, source: OutputSource, chunk: unknown): Promise<void>;
   /** What the handler writes to `console` is kept with its run. */
   readonly keepsConsole?: boolean;
   signal(): AbortSignal;
@@ -45,6 +47,13 @@ export interface ExecutionHost {
   readonly sleptType: "sleep" | "invoke";
   /** Tests put other code in the place of a step's. */
   substitute?(name: string, work: StepWork): StepWork;
+}
+
+/** Who writes to an output: a try of a step, counted in its execution, or the handler outside of steps. */
+export interface OutputSource {
+  /** Empty outside of steps. */
+  stepId: string;
+  entry: number;
 }
 
 /** A worker waits itself for the next try of a step up to this time, in milliseconds. */

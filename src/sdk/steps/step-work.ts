@@ -80,6 +80,7 @@ export async function tryOnce(
           ? scope
           : { id: stepId, used: new Map(), parent: scope, lastMet: undefined },
       step: compensationFor === undefined ? name : undefined,
+      stepId,
       isUndoing: isUndoing(),
     };
     output = await (timeoutMs === undefined

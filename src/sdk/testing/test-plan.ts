@@ -55,6 +55,8 @@ export interface TestResult<Output = unknown> {
   appended: TestAppend[];
   /** What its handler wrote, in all attempts. */
   logs: RunLine[];
+  /** What it wrote to its outputs, by name, without what was tried again. */
+  outputs: Record<string, unknown[]>;
   /** What it is found by, as `run.set` had it last. */
   attributes: Record<string, AttributeValue>;
 }

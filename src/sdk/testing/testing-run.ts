@@ -175,7 +175,7 @@ async function simulateOne(
     published: calls.published,
     toolCalls: calls.toolCalls,
     appended: streams.appended,
-    logs: worker.lines,
+    ...{ logs: worker.lines, outputs: worker.outputs.all() },
     attributes: Object.fromEntries(worker.attributes),
   };
 }

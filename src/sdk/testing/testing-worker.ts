@@ -8,7 +8,9 @@ import type { AttributeValue } from "../wire/types.ts";
 import type { ReportedStep } from "../wire/wire.ts";
 import type { TestPlan } from "./test-plan.ts";
 import type { TestCalls } from "./testing-calls.ts";
+import { asJson } from "./testing-json.ts";
 import type { TestNames } from "./testing-names.ts";
+import { TestOutputs } from "./testing-outputs.ts";
 import type { TestServer } from "./testing-server.ts";
 
 export interface TestWorkerParts {
@@ -31,6 +33,8 @@ export class TestWorker {
   /** What reports have brought to the server. */
   readonly attributes = new Map<string, AttributeValue>();
   readonly lines: RunLine[] = [];
+  readonly outputs = new TestOutputs();
+  #executions = 0;
   /** Lines outside of steps that the handler came to, by attempt. */
   readonly #seen = new Map<number, number>();
 
@@ -45,6 +49,8 @@ export class TestWorker {
   /** Enters the handler. Undefined when the worker died on the way. */
   async execute(entry: ExecutionInput): Promise<ExecutionEnd | undefined> {
     const stop = new AbortController();
+    const execution = ++this.#executions;
+    const outputs = this.outputs.of(entry.attempt, execution);
     let died: SvcError | undefined;
     let unsent: ReportedAttributes = {};
     const tellAttributes = () => {
@@ -80,6 +86,7 @@ export class TestWorker {
       set(attributes) {
         unsent = { ...unsent, ...attributes };
       },
+      output: async (name, source, chunk) => outputs(name, source, asJson(chunk)),
       write: ({ seen, ...line }) => {
         this.lines.push(line);
         if (seen !== undefined) this.#seen.set(entry.attempt, seen);

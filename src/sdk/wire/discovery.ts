@@ -19,7 +19,7 @@ const isSet = (value: string | undefined): boolean =>
   value !== undefined && value !== "" && value !== "0" && value !== "false";
 
 /**
- * What the nearest `.svc/engine.json` of this user says, from `folder` upwards; undefined where there is none,
+ * What the nearest `.svc/engine.json` of this user says, from `folder` upwards; undefined where none is,
  * in browsers, and with `SVC_NO_DISCOVERY`. A folder may be a stranger's: a file that others may read, or
  * that names another machine, is refused by a TypeError, and one of another user is passed over.
  */

@@ -135,16 +135,24 @@ async function environmentIdOf(
   throw new SvcError("not_found", `there is no environment named ${name}`, { field: "environment" });
 }
 
+/** Which server is meant, and as whom: by options, variables, or what the folder says. */
+function meant(options: Omit<ConnectionOptions, "timeout">) {
+  const said = options.url ?? variable("SVC_SERVER_URL");
+  const key = options.apiKey ?? variable("SVC_API_KEY");
+  // A key that was given is for the server that whoever gave it meant.
+  const found = said === undefined && key === undefined ? discoveredServer() : undefined;
+  const named = options.url ?? urlsIn(variable("SVC_SERVER_URL") ?? found?.url ?? "http://127.0.0.1:9123");
+  return {
+    urls: checkedUrls(named),
+    apiKey: key ?? found?.apiKey,
+    environment: options.environment ?? variable("SVC_ENV") ?? (found?.environment || undefined),
+  };
+}
+
 /** Throws TypeError for a `url` that is none. */
 export function createTransport(options: Omit<ConnectionOptions, "timeout"> = {}): Transport {
-  const said = options.url ?? variable("SVC_SERVER_URL");
-  const givenKey = options.apiKey ?? variable("SVC_API_KEY");
-  // A key that was given is for the server that whoever gave it meant.
-  const found = said === undefined && givenKey === undefined ? discoveredServer() : undefined;
-  const named = options.url ?? urlsIn(variable("SVC_SERVER_URL") ?? found?.url ?? "http://127.0.0.1:9123");
-  const addresses = new Addresses(checkedUrls(named));
-  const apiKey = givenKey ?? found?.apiKey;
-  const environment = options.environment ?? variable("SVC_ENV") ?? (found?.environment || undefined);
+  const { urls, apiKey, environment } = meant(options);
+  const addresses = new Addresses(urls);
   const timeoutMsDefault = requireMs("timeoutMs", options.timeoutMs ?? 30_000);
   const last = new LastSequence();
   const base: Record<string, string> = { "content-type": "application/json" };

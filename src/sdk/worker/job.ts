@@ -10,6 +10,7 @@ import { traceparentsOf } from "../wire/trace-context.ts";
 import type { CompletedStep } from "../wire/wire.ts";
 import { JobReporter, type JobReporterOptions } from "./job-reporter.ts";
 import type { Lease } from "./lease.ts";
+import { OutputSender } from "./output-sender.ts";
 
 export interface JobOptions
   extends Pick<JobReporterOptions, "assignment" | "courier" | "checkpointMs" | "log"> {
@@ -49,7 +50,13 @@ export function startJob(options: JobOptions) {
     onLastReport: onRoom,
   });
 
+  let outputs: OutputSender | undefined;
+  const writeOf = (method: string, message: unknown) => call({ runId }, method, message);
   const host: ExecutionHost = {
+    output(name, source, chunk) {
+      outputs ??= new OutputSender({ assignment, call: writeOf, log });
+      return outputs.write(name, source, chunk);
+    },
     requireHeld: reporter.requireHeld,
     memo: (stepId) => memos.get(stepId),
     stored: () => assignment.completed_steps,
@@ -80,6 +87,8 @@ export function startJob(options: JobOptions) {
       return reporter.endFailed({ message, code: "FUNCTION_NOT_FOUND", retryable: false });
     }
     const end = await execute(target, assignment, host, log);
+    // Behind the last report the fence holds no more.
+    await outputs?.flush();
     if (reporter.over) return reporter.handIn();
     if (end.deviations) reporter.deviates(end.deviations);
     switch (end.status) {

@@ -11,6 +11,7 @@ import { deployments } from "./0074_deployments.ts";
 import { redactions } from "./0075_redactions.ts";
 import { issuers } from "./0076_issuers.ts";
 import { runSignals } from "./0077_run_signals.ts";
+import { runOutputs } from "./0078_run_outputs.ts";
 
 /** What came after 0.40.0, in order; a landed one is never edited. The rows of `tables/` have it, too. */
 export const migrations: readonly Migration[] = [
@@ -26,4 +27,5 @@ export const migrations: readonly Migration[] = [
   redactions,
   issuers,
   runSignals,
+  runOutputs,
 ];

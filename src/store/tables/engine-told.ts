@@ -1,4 +1,5 @@
 import { idempotencyKeyBytesMax } from "../../kit/limits.ts";
+import { stepIdBytesMax } from "../../kit/step-id.ts";
 import { changing, kept, type Tables } from "./table.ts";
 
 /** What runs tell, and what they are told. */
@@ -23,6 +24,30 @@ export const tablesOfTold: Tables = {
       ids: "run_id",
       leaves: "run_id execution_seq place attempt worker_id at line_count total seen bytes",
       json: "lines",
+    },
+  },
+  run_outputs: {
+    holds: "what handlers wrote to outputs, for who reads along",
+    endsWith: "the run expires",
+    // A row a write. `first`: index of its first chunk in the output. `source`: the try of a step, or the
+    // attempt of the handler; `source_first`: how many it wrote before. `total`: bytes of the output so far.
+    // `chunks`: JSON of a list. `superseded_by`: index of the first chunk of the try that took its place.
+    columns: `run_id TEXT NOT NULL, name TEXT NOT NULL, first BIGINT NOT NULL, environment_id TEXT NOT NULL,
+      attempt BIGINT NOT NULL, step_id TEXT, source TEXT NOT NULL, source_first BIGINT NOT NULL,
+      count BIGINT NOT NULL, total BIGINT NOT NULL, chunks TEXT NOT NULL, at BIGINT NOT NULL,
+      superseded_by BIGINT, PRIMARY KEY (run_id, name, first)`,
+    isClustered: true,
+    indexes: ["UNIQUE run_outputs_by_source (run_id, name, source, source_first)"],
+    room: kept,
+    purge: { at: 244, ofRun: "run_id" },
+    texts: { name: 200, source: stepIdBytesMax + 40 },
+    exported: {
+      in: "steps",
+      of: "runs",
+      key: "run_id name first",
+      ids: "run_id",
+      leaves: "run_id name first attempt step_id source source_first count total at superseded_by",
+      json: "chunks",
     },
   },
   run_signals: {

@@ -12,6 +12,7 @@ import { Attempts } from "./attempts.tsx";
 import { Causes } from "./causes.tsx";
 import { Audit, History } from "./history.tsx";
 import { Logs } from "./logs.tsx";
+import { Outputs } from "./outputs.tsx";
 import { RunActions } from "./run-actions.tsx";
 import { Signals } from "./signals.tsx";
 import { ErrorBlock, StepPanel } from "./step-panel.tsx";
@@ -113,6 +114,7 @@ function RunInside({ whole, reload }: { whole: Whole; reload: () => void }) {
           <RunTabs {...{ run, tab, moments }} attempts={whole.attempts.length} />
           {tab === "steps" && <Payloads whole={whole} />}
           {tab === "logs" && <Logs run={run} />}
+          {tab === "outputs" && <Outputs run={run} />}
           {tab === "signals" && <Signals run={run} />}
           {tab === "attempts" && <Attempts run={run} attempts={whole.attempts} />}
           {tab === "history" && <History run={run} moments={moments} />}
@@ -209,6 +211,7 @@ function RunTabs(props: { run: RunView; tab: string; moments: readonly Moment[];
   const all = [
     { name: "Input and output", of: "steps", count: undefined },
     { name: "Logs", of: "logs", count: undefined },
+    { name: "Outputs", of: "outputs", count: undefined },
     { name: "Signals", of: "signals", count: undefined },
     { name: "Attempts", of: "attempts", count: attempts },
     { name: "History", of: "history", count: moments.length },

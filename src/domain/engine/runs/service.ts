@@ -41,6 +41,7 @@ import { laneIdleMsMax, wakeSliceMax } from "./limits.ts";
 import { type ListRunsInput, listRuns, type RunsPage } from "./list-runs.ts";
 import { FirstRooms } from "./logs/first-rooms.ts";
 import type { EndedRun, RunObservers } from "./observer.ts";
+import { openOutputs } from "./outputs/outputs.ts";
 import * as rows from "./rows.ts";
 import type { CompletedStep, Fence, Run, Step, TerminalStatus } from "./run.ts";
 import { openSignals } from "./signals/signals.ts";
@@ -66,6 +67,8 @@ export interface RunsDeps extends Basics<"store" | "clock" | "log" | "watch"> {
   definitionOf: ReportsDeps["definitionOf"];
   secretValues: ReportsDeps["secretValues"];
   observers: RunObservers;
+  /** Tells the other nodes that a run has written to an output. */
+  tellOutput: (runId: string) => void;
   /** Receives the steps of committed reports. */
   steps: StepMoves;
   /** Of the loops that tick `wakeOnce`, `matcher.matchOnce`, `states.lookOnce` and `Children.moveOnce`. */
@@ -134,6 +137,8 @@ export function openRuns(deps: RunsDeps) {
     states,
     /** What is sent to runs by name. */
     signals: openSignals({ store, clock, onQueued }),
+    /** What handlers write while they run. */
+    outputs: openOutputs({ store, clock, tell: deps.tellOutput }),
     /** Opens what starts child runs, once there is a log to start them by. */
     openChildren: (invoke: ChildrenDeps["invoke"]) =>
       openChildren({ store, clock, log, invoke, onQueued, onFailed, onEnded: wakers.states.wake }),

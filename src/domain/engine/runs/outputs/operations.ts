@@ -1,0 +1,189 @@
+import { fromJson, type JsonValue, type MessageInitShape } from "@bufbuild/protobuf";
+import { ValueSchema } from "@bufbuild/protobuf/wkt";
+import { Type } from "@sinclair/typebox";
+import { type RunOutputFrameSchema, SvcService } from "../../../../gen/svc/v1/svc_pb.ts";
+import { invalid } from "../../../../kit/fault.ts";
+import { type Operation, rpc, rpcStream, stream, unary } from "../../../../kit/operation.ts";
+import { jsonText } from "../../../../kit/payload-json.ts";
+import { requireStepId } from "../../../../kit/step-id.ts";
+import { jsonOf, safeCount } from "../../../../kit/wkt.ts";
+import { requireSignalName as requireName } from "../../waits/rules.ts";
+import { outputChunkBytesMax, outputWriteBytesMax, outputWriteChunksMax } from "./limits.ts";
+import type { OutputFrame } from "./output-readers.ts";
+import type { OutputSummary, RunOutputs } from "./outputs.ts";
+
+const id = Type.String({ minLength: 1, maxLength: 200, description: "Id of the run (`run_…`)." });
+const name = Type.String({ minLength: 1, maxLength: 200, description: "Name of the output." });
+const count = { minimum: 0, maximum: Number.MAX_SAFE_INTEGER };
+
+const Written = Type.Object({
+  runId: Type.String({ minLength: 1, maxLength: 200 }),
+  executionSeq: Type.Integer(count),
+  leaseToken: Type.String({ minLength: 1, maxLength: 200 }),
+  name: Type.String(),
+  stepId: Type.String(),
+  entry: Type.Integer(count),
+  first: Type.Integer(count),
+  chunks: Type.Array(Type.Unknown(), { maxItems: outputWriteChunksMax }),
+});
+
+const Summary = Type.Object({
+  name: Type.String({ description: "As its handler named it." }),
+  chunks: Type.Integer({ description: "How many were written, with those that are superseded." }),
+  bytes: Type.Integer({ description: "JSON of them." }),
+  tail: Type.String({ description: "The end of what counts, as text: at most 8,192 characters." }),
+});
+
+const toFrame = (frame: OutputFrame): MessageInitShape<typeof RunOutputFrameSchema> => ({
+  ...{ kind: frame.kind, index: BigInt(frame.index) },
+  ...(frame.kind === "chunk" && {
+    ...{ attempt: frame.attempt, superseded: frame.isSuperseded },
+    data: fromJson(ValueSchema, frame.data as JsonValue),
+  }),
+  ...(frame.kind === "superseded" && { until: BigInt(frame.until) }),
+  ...(frame.kind === "end" && { status: frame.status }),
+});
+
+/** As a server-sent event; its id is where to go on behind it. */
+function eventText(frame: OutputFrame): string {
+  if (frame.kind === "heartbeat") return ": beat\n\n";
+  const { kind, ...fields } = frame;
+  const { isSuperseded, ...rest } = fields as typeof fields & { isSuperseded?: boolean };
+  const data = JSON.stringify({ ...rest, ...(isSuperseded && { superseded: true }) });
+  return `${kind === "chunk" ? `id: ${frame.index}\n` : ""}event: ${kind}\ndata: ${data}\n\n`;
+}
+
+async function* eventsOf(frames: AsyncIterable<OutputFrame>): AsyncGenerator<string> {
+  // Headers leave with the first byte.
+  yield ": output\n\n";
+  for await (const frame of frames) yield eventText(frame);
+}
+
+const wholeNumber = (field: string, text: string): number => {
+  if (!/^\d{1,15}$/.test(text)) throw invalid(field, "must be the index of a chunk");
+  return Number(text);
+};
+
+/** `leaseHashOf` answers the hash of a lease's token, which the store has. */
+export const outputOperations = (
+  outputs: RunOutputs,
+  leaseHashOf: (token: string) => string,
+): Operation[] => [
+  unary({
+    name: "runs.writeOutput",
+    action: "functions:invoke",
+    summary: "Stores chunks of an output, from the worker that has the run.",
+    isRoutine: true,
+    input: Written,
+    about: ({ runId }: { runId: string }) => [{ type: "run", id: runId }],
+    rpc: rpc(
+      SvcService.method.writeRunOutput,
+      (m) => ({
+        ...{
+          runId: m.runId,
+          executionSeq: safeCount(m.executionSeq),
+          leaseToken: m.leaseToken,
+          name: m.name,
+        },
+        ...{ stepId: m.stepId, entry: m.entry, first: safeCount(m.first), chunks: m.chunks.map(jsonOf) },
+      }),
+      () => ({}),
+    ),
+    async handle({ leaseToken, stepId, entry, chunks, ...write }, call) {
+      requireName("name", write.name);
+      if (stepId !== "") requireStepId("stepId", stepId);
+      const texts = chunks.map((one, at) => jsonText(`chunks[${at}]`, one, outputChunkBytesMax));
+      if (texts.reduce((sum, text) => sum + text.length, 0) > outputWriteBytesMax)
+        throw invalid("chunks", `at most ${outputWriteBytesMax} bytes of JSON`);
+      await outputs.write({
+        ...{ ...write, environmentId: call.environmentId, leaseHash: leaseHashOf(leaseToken) },
+        ...{ step: stepId === "" ? null : { id: stepId, entry }, chunks: texts },
+      });
+      return {};
+    },
+  }),
+  unary({
+    name: "runs.outputEvents",
+    action: "runs:read",
+    summary:
+      "What the handler of a run writes to one of its outputs, as server-sent events, to the run's end.",
+    reads: true,
+    held: true,
+    input: Type.Object({
+      ...{ id, name },
+      from: Type.Optional(
+        Type.Integer({
+          ...count,
+          description: "Index of the first chunk, 0 when left out; `Last-Event-ID` is the one before it.",
+        }),
+      ),
+    }),
+    output: Type.String({
+      description: "Events `chunk` (`index`, `attempt`, `data`), `superseded` (`index`, `until`) and `end`.",
+    }),
+    rest: {
+      route: "GET /api/v1/runs/{id}/outputs/{name}",
+      decode({ params, query, headers }) {
+        const before = headers.get("last-event-id");
+        const from = query.get("from");
+        return {
+          ...{ id: params.id, name: params.name },
+          ...(from !== null && { from: wholeNumber("from", from) }),
+          ...(before && { from: wholeNumber("Last-Event-ID", before) + 1 }),
+        };
+      },
+      encode: (frames: AsyncIterable<OutputFrame>) => ({
+        status: 200,
+        body: eventsOf(frames),
+        headers: { "content-type": "text/event-stream; charset=utf-8", "cache-control": "no-store" },
+      }),
+    },
+    handle: ({ id: runId, name: output, from = 0 }, call) =>
+      outputs.read(call.caller.id, { environmentId: call.environmentId, runId, name: output, from }),
+  }),
+  stream({
+    name: "runs.output",
+    action: "runs:read",
+    summary: "What the handler of a run writes to one of its outputs, as it is written, to the run's end.",
+    reads: true,
+    input: Type.Object({
+      runId: Type.String({ minLength: 1, maxLength: 200 }),
+      name,
+      from: Type.Integer(count),
+    }),
+    about: ({ runId }: { runId: string }) => [runId],
+    rpc: rpcStream(
+      SvcService.method.watchRunOutput,
+      (m) => ({ runId: m.runId, name: m.name, from: safeCount(m.from) }),
+      toFrame,
+    ),
+    async *handle({ runId, name: output, from }, call) {
+      const at = { environmentId: call.environmentId, runId, name: output, from };
+      const frames = await outputs.read(call.caller.id, at);
+      call.admitted?.();
+      yield* frames;
+    },
+  }),
+  unary({
+    name: "runs.outputs",
+    action: "runs:read",
+    summary: "The outputs of a run, each with how much was written and the end of it.",
+    reads: true,
+    input: Type.Object({ id }),
+    output: Type.Object({
+      outputs: Type.Array(Summary, { description: "By name: at most 8." }),
+    }),
+    rest: {
+      route: "GET /api/v1/runs/{id}/outputs",
+      encode: (list: OutputSummary[]) => ({ status: 200, body: { outputs: list } }),
+    },
+    rpc: rpc(
+      SvcService.method.listRunOutputs,
+      (m) => ({ id: m.runId }),
+      (list: OutputSummary[]) => ({
+        outputs: list.map((one) => ({ ...one, chunks: BigInt(one.chunks), bytes: BigInt(one.bytes) })),
+      }),
+    ),
+    handle: ({ id: runId }, call) => outputs.list(call.environmentId, runId),
+  }),
+];

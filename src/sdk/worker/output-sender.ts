@@ -1,0 +1,95 @@
+import type { OutputSource } from "../steps/step-host.ts";
+import { SvcError } from "../wire/errors.ts";
+import { jsonToSend } from "../wire/payload.ts";
+import { after } from "../wire/retry.ts";
+import type { Logger } from "../wire/types.ts";
+import type { Assignment } from "../wire/wire.ts";
+
+interface OutputSenderOptions {
+  assignment: Pick<Assignment, "run_id" | "execution_seq" | "lease_token">;
+  /** A unary RPC that may be repeated. */
+  call: (method: string, message: unknown) => Promise<unknown>;
+  log: Logger;
+}
+
+interface ChunkBatch extends OutputSource {
+  name: string;
+  /** How many its source wrote before. */
+  first: number;
+  /** JSON texts. */
+  chunks: string[];
+  characters: number;
+  settle: { done: () => void; failed: (error: unknown) => void }[];
+}
+
+const gatherMs = 50;
+/** Well under the server's limits of a write. */
+const chunksMax = 1_000;
+const charactersMax = 80_000;
+
+/** Chunks that one execution has written and the server does not have: sent one batch after the other. */
+export class OutputSender {
+  readonly #options: OutputSenderOptions;
+  /** By output and source, how many it wrote. */
+  readonly #counts = new Map<string, number>();
+  #waiting: ChunkBatch[] = [];
+  #cancel: (() => void) | undefined;
+  #sending: Promise<void> = Promise.resolve();
+  #refused: SvcError | undefined;
+
+  constructor(options: OutputSenderOptions) {
+    this.#options = options;
+  }
+
+  /** Resolves once the chunk is stored. */
+  write(name: string, { stepId, entry }: OutputSource, chunk: unknown): Promise<void> {
+    const text = jsonToSend(chunk, `a chunk of output ${name}`) ?? "null";
+    const key = `${entry} ${stepId}\n${name}`;
+    const first = this.#counts.get(key) ?? 0;
+    this.#counts.set(key, first + 1);
+    const last = this.#waiting.at(-1);
+    const fits =
+      last?.name === name &&
+      last.stepId === stepId &&
+      last.entry === entry &&
+      last.chunks.length < chunksMax &&
+      last.characters + text.length <= charactersMax;
+    const batch = fits ? last : { name, stepId, entry, first, chunks: [], characters: 0, settle: [] };
+    if (!fits) this.#waiting.push(batch);
+    batch.chunks.push(text);
+    batch.characters += text.length;
+    this.#cancel ??= after(gatherMs, () => void this.flush());
+    const stored = new Promise<void>((done, failed) => batch.settle.push({ done, failed }));
+    // Who awaits it learns of it; nobody has to.
+    stored.catch(() => {});
+    return stored;
+  }
+
+  /** Resolves once all that was written is stored, or refused; never rejects. */
+  flush(): Promise<void> {
+    this.#cancel?.();
+    this.#cancel = undefined;
+    const batches = this.#waiting;
+    this.#waiting = [];
+    for (const batch of batches) this.#sending = this.#sending.then(() => this.#send(batch));
+    return this.#sending;
+  }
+
+  async #send({ name, stepId, entry, first, chunks, settle }: ChunkBatch): Promise<void> {
+    const { assignment, call, log } = this.#options;
+    const { run_id: runId, execution_seq: executionSeq, lease_token: leaseToken } = assignment;
+    try {
+      if (this.#refused) throw this.#refused;
+      const fence = { runId, executionSeq, leaseToken };
+      const written = chunks.map((text) => JSON.parse(text) as unknown);
+      await call("SvcService/WriteRunOutput", { ...fence, name, stepId, entry, first, chunks: written });
+      for (const { done } of settle) done();
+    } catch (error) {
+      for (const { failed } of settle) failed(error);
+      if (this.#refused) return;
+      // What follows would leave a gap. An output fails no run.
+      this.#refused = error instanceof SvcError ? error : new SvcError("bad_answer", String(error));
+      log.warn("outputs of the run are left out from here on", { runId, reason: this.#refused.message });
+    }
+  }
+}
