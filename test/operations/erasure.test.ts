@@ -96,7 +96,11 @@ describe.each(engines)("what is over is deleted and redacted on %s", (engine) =>
     const work = async ({ step, log, run, event }: HandlerContext) => {
       const given = (event.data as { text: string }).text;
       log.warn(`begins with ${given}`, { given });
-      await step.run("kept", () => ({ made: given }));
+      await run.output("said").write({ given });
+      await step.run("kept", async () => {
+        await client.runs.signal(run.id, "hint", { given });
+        return { made: given };
+      });
       run.set({ who: given });
       await step.run(
         "tried",

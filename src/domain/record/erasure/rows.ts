@@ -104,8 +104,30 @@ export const redactSteps = (
       updated_at = ${sql.bigint(redaction.at)}, ${own(redaction)}
     WHERE run_id = ${runId} ${stepId === undefined ? sql.empty : sql`AND step_id = ${stepId}`}`);
 
-/** The row itself, and what it is found by: names stay, and no search meets their values. */
+/** Rows of outputs that are written anew at once. */
+const outputsAtOnceMax = 500;
+
+/** Chunks of outputs, of one step or of all: as many as there were, each null. */
+export async function redactOutputs(session: Session, runId: string, stepId?: string): Promise<void> {
+  const found = await session.all<{ name: string; first: number; count: number }>(
+    sql`SELECT name, first, count FROM run_outputs WHERE run_id = ${runId}
+      ${stepId === undefined ? sql.empty : sql`AND step_id = ${stepId}`} ORDER BY name, first`,
+  );
+  for (let from = 0; from < found.length; from += outputsAtOnceMax) {
+    const some = found.slice(from, from + outputsAtOnceMax);
+    await session.run(
+      sql`UPDATE run_outputs SET chunks = v.chunks FROM ${session.seams.rowsFrom("v", {
+        name: column.text(some.map(({ name }) => name)),
+        first: column.bigint(some.map(({ first }) => first)),
+        chunks: column.text(some.map(({ count }) => JSON.stringify(Array(count).fill(null)))),
+      })} WHERE run_outputs.run_id = ${runId} AND run_outputs.name = v.name AND run_outputs.first = v.first`,
+    );
+  }
+}
+
+/** The row itself, what was sent to it and nobody took, and what it is found by: names stay, and no search meets their values. */
 export async function redactRun(session: Session, runId: string, redaction: Redaction): Promise<void> {
+  await session.run(sql`UPDATE run_signals SET data = NULL WHERE run_id = ${runId}`);
   await session.run(sql`UPDATE run_attributes SET value = ${redactedValue} WHERE run_id = ${runId}`);
   await session.run(sql`UPDATE runs SET output = NULL, error = NULL, error_group = NULL,
     updated_at = ${sql.bigint(redaction.at)}, ${own(redaction)} WHERE id = ${runId}`);

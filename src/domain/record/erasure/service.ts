@@ -43,6 +43,7 @@ export function openErasure(deps: ErasureDeps) {
         const held = await holdOver(session, environmentId, runId);
         if (held.redacted_at !== null) return held;
         await rows.redactSteps(session, runId, redaction);
+        await rows.redactOutputs(session, runId);
         await rows.rewriteNotes(session, runId, (detail) => redactedDetail(detail, redaction));
         await rows.rewriteLines(session, runId, (lines) => redactedLines(lines, redaction));
         await rows.redactRun(session, runId, redaction);
@@ -75,6 +76,7 @@ export function openErasure(deps: ErasureDeps) {
         if (step.redacted_at !== null) return { at: step.redacted_at, by: step.redacted_by };
         const { step_id: id, name } = step;
         await rows.redactSteps(session, runId, redaction, id);
+        await rows.redactOutputs(session, runId, id);
         await rows.rewriteNotes(session, runId, (detail) => redactedDetail(detail, redaction, id));
         await rows.rewriteLines(session, runId, (lines) => redactedLines(lines, redaction, name));
         await rows.touchRun(session, runId, redaction.at);
