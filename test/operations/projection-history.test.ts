@@ -88,4 +88,22 @@ describe.each(engines)("recording projections on %s", (engine) => {
     await server.running.tick("projections.sweep");
     expect(await rows()).toEqual([]);
   });
+
+  test("of a projection that is folded by SQL its statements are kept", async () => {
+    const name = `sqled_${engine}`;
+    const made = (description: string) =>
+      caller.ok("CreateSQLProjection", {
+        ...{ name, description, tableSql: `CREATE TABLE proj_${name} (id TEXT PRIMARY KEY)` },
+        eventHandlers: { "sqled.told": `INSERT INTO proj_${name} (id) VALUES (:event_id)` },
+      });
+    await made("one");
+    await made("one");
+    await made("two");
+    const { entries } = await caller.ok("ListProjectionHistory", { name });
+    expect(entries).toHaveLength(2);
+    expect(entries[1].projectionSnapshot).toMatchObject({
+      ...{ mode: "sql", description: "one", sqlDefinition: expect.stringContaining("CREATE TABLE") },
+      eventHandlers: { "sqled.told": expect.stringContaining("INSERT") },
+    });
+  });
 });

@@ -387,22 +387,4 @@ describe.each(engines)("projections on %s", (engine) => {
     expect((await call("GetProjectionRevision", { name, version: 9 })).status).toBe(404);
     expect((await call("ListProjectionHistory", { name: "none" })).status).toBe(404);
   });
-
-  test("of a projection that is folded by SQL its statements are kept", async () => {
-    const name = `sqled_${engine}`;
-    const made = (description: string) =>
-      ok("CreateSQLProjection", {
-        ...{ name, description, tableSql: `CREATE TABLE proj_${name} (id TEXT PRIMARY KEY)` },
-        eventHandlers: { "sqled.told": `INSERT INTO proj_${name} (id) VALUES (:event_id)` },
-      });
-    await made("one");
-    await made("one");
-    await made("two");
-    const { entries } = await ok("ListProjectionHistory", { name });
-    expect(entries).toHaveLength(2);
-    expect(entries[1].projectionSnapshot).toMatchObject({
-      ...{ mode: "sql", description: "one", sqlDefinition: expect.stringContaining("CREATE TABLE") },
-      eventHandlers: { "sqled.told": expect.stringContaining("INSERT") },
-    });
-  });
 });

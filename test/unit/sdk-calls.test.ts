@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, expect, test } from "bun:test";
 import { type Client, createClient, createFunction } from "../../src/sdk/index.ts";
 import { type FakeServer, startFakeServer } from "../support/fake-server.ts";
+import { entry, run, secret, secretRead } from "../support/sdk-answers.ts";
 
 let server: FakeServer;
 let client: Client;
@@ -19,26 +20,6 @@ interface Case {
   read?: unknown;
 }
 
-const run = { id: "run_1", status: "RUN_STATUS_PAUSED", pauseReason: "injection", parentRunId: "run_0" };
-const entry = {
-  eventId: "evt_1",
-  functionId: "f",
-  entityVersion: "3",
-  changeType: "update",
-  functionSnapshot: {
-    id: "f",
-    status: "FUNCTION_STATUS_ACTIVE",
-    preferredMode: "EXECUTION_MODE_PUSH",
-    version: 2,
-  },
-};
-const secret = {
-  name: "TOKEN",
-  revision: 2,
-  created_at: "2026-01-01T00:00:00.000Z",
-  updated_at: "2026-01-02T00:00:00.000Z",
-};
-const secretRead = { name: "TOKEN", revision: 2, createdAt: secret.created_at, updatedAt: secret.updated_at };
 const child = createFunction<{ c: { n: number } }, "c", number>({ id: "child" }, ({ event }) => event.data.n);
 
 const repair = {

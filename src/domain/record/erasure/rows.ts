@@ -125,7 +125,7 @@ export async function redactOutputs(session: Session, runId: string, stepId?: st
   }
 }
 
-/** The row itself, what was sent to it and nobody took, and what it is found by: names stay, and no search meets their values. */
+/** The row itself, signals that nobody took, and what it is found by: names stay, no search meets values. */
 export async function redactRun(session: Session, runId: string, redaction: Redaction): Promise<void> {
   await session.run(sql`UPDATE run_signals SET data = NULL WHERE run_id = ${runId}`);
   await session.run(sql`UPDATE run_attributes SET value = ${redactedValue} WHERE run_id = ${runId}`);
