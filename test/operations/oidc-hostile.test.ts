@@ -3,6 +3,7 @@ import { randomUUID } from "node:crypto";
 import type { JWTPayload } from "jose";
 import { keysAgainMs, providerTimeoutMs } from "../../src/domain/access/issuers/limits.ts";
 import { systemClock } from "../../src/kit/clock.ts";
+import { sql } from "../../src/kit/sql.ts";
 import { TestBrowser } from "../support/oidc.ts";
 import { type HostileProvider, startHostileProvider } from "../support/oidc-hostile.ts";
 import { startOrgs } from "../support/oidc-orgs.ts";
@@ -50,8 +51,13 @@ describe.each(engines)("a provider that lies or fails, on %s", (engine) => {
   const start = (of = id) => `${server.url}/api/v1/auth/oidc/${of}/start`;
 
   let caller = 0;
+  const codes = new Map<string, () => Promise<object>>();
   /** A sign-in that came back with a code; `token` makes the ID token of what is asked for. */
   async function signIn(token: (claims: JWTPayload) => unknown, of = id) {
+    return (await comeBack(token, of))();
+  }
+  /** Comes back to the server, each time that it is called. */
+  async function comeBack(token: (claims: JWTPayload) => unknown, of = id) {
     const browser = new TestBrowser();
     const begun = await browser.go(start(of));
     const sent = new URL(begun.headers.get("location")!).searchParams;
@@ -60,15 +66,19 @@ describe.each(engines)("a provider that lies or fails, on %s", (engine) => {
       ...{ iss: provider.issuer, aud: clientId, sub: "ada", nonce: sent.get("nonce")! },
       ...{ iat: now, exp: now + 300, email: "ada@first.example", groups: ["eng"] },
     };
-    provider.answers.token = async () => ({ id_token: await token(claims), access_token: "access" });
-    const callback = `${server.url}/api/v1/auth/oidc/${of}/callback?code=any&state=${sent.get("state")}`;
+    const code = randomUUID();
+    codes.set(code, async () => ({ id_token: await token(claims), access_token: "access" }));
+    provider.answers.token = (form) => codes.get(form.get("code")!)?.();
+    const callback = `${server.url}/api/v1/auth/oidc/${of}/callback?code=${code}&state=${sent.get("state")}`;
     // Each from an address of its own: guesses are limited.
     const cookie = [...browser.cookies(server.url)].map(([name, value]) => `${name}=${value}`).join("; ");
     const headers = { cookie, "x-forwarded-for": `10.0.${caller >> 8}.${caller++ & 255}` };
-    const response = await fetch(callback, { redirect: "manual", headers });
-    const text = await response.text();
-    const session = /svc_dashboard_token=([^;]+)/.exec(response.headers.get("set-cookie") ?? "")?.[1];
-    return { status: response.status, text, session };
+    return async () => {
+      const response = await fetch(callback, { redirect: "manual", headers });
+      const text = await response.text();
+      const session = /svc_dashboard_token=([^;]+)/.exec(response.headers.get("set-cookie") ?? "")?.[1];
+      return { status: response.status, text, session };
+    };
   }
   const good = (claims: JWTPayload) => provider.sign(claims);
 
@@ -276,6 +286,37 @@ describe.each(engines)("a provider that lies or fails, on %s", (engine) => {
     expect(await isIn(other.session!)).toBe(false);
     const unknown = await good({ ...claims, sid: undefined, sub: "nobody", jti: randomUUID() });
     expect(await send(unknown)).toBe(200);
+  }, 60_000);
+
+  test("first sign-ins of one person at once make one user, whatever is deleted meanwhile", async () => {
+    const { store } = server.running.domain;
+    const twins = (sub: string) => (claims: JWTPayload) =>
+      good({ ...claims, sub, email: `${sub}@first.example` });
+    const usersOf = async (sub: string) =>
+      (await server.api("/api/v1/users")).body.filter(
+        ({ email }: { email: string }) => email === `${sub}@first.example`,
+      );
+    for (const sub of ["twin", "triplet"]) {
+      const statuses = await Promise.all(
+        Array.from({ length: 6 }, async () => (await signIn(twins(sub))).status),
+      );
+      expect(new Set(statuses)).toEqual(new Set([302]));
+      expect(await usersOf(sub)).toHaveLength(1);
+    }
+    // A user who is deleted beside its sign-ins leaves no identity of nobody, and no session.
+    const [{ id: userId }] = await usersOf("twin");
+    await Promise.all([
+      ...Array.from({ length: 4 }, () => signIn(twins("twin"))),
+      server.api(`/api/v1/users/${userId}`, { method: "DELETE" }),
+    ]);
+    const lone = await store.all(sql`SELECT 1 FROM identities WHERE user_id NOT IN (SELECT id FROM users)`);
+    const over = await store.all(sql`SELECT 1 FROM sessions WHERE subject_id = ${userId}`);
+    expect([lone, over]).toEqual([[], []]);
+    expect((await signIn(twins("twin"))).status).toBe(302);
+    // One callback that comes twice at once counts once.
+    const back = await comeBack(good);
+    const statuses = await Promise.all([back(), back(), back(), back()]);
+    expect(statuses.map(({ status }) => status).sort()).toEqual([302, 400, 400, 400]);
   }, 60_000);
 
   test("a key that the provider made new is believed, and strangers' tokens ask for none", async () => {

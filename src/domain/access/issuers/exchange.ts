@@ -19,15 +19,6 @@ export interface Proven {
   sid: string | undefined;
 }
 
-export interface DeviceCode {
-  deviceCode: string;
-  userCode: string;
-  verificationUri: string;
-  verificationUriComplete: string | undefined;
-  expiresIn: number;
-  interval: number;
-}
-
 /** What a logout token ends: a session of the provider, or all of a person's. */
 export interface ProviderLogout {
   issuer: Issuer;
@@ -85,17 +76,17 @@ async function proven(
   };
 }
 
-function deviceCodeOf(answer: ProviderClaims): DeviceCode {
-  const { device_code, user_code, verification_uri, expires_in, interval } = answer;
+/** The provider's answer, as far as it is used. */
+function deviceCodeOf(answer: ProviderClaims) {
+  const { device_code, user_code, verification_uri, verification_uri_complete: whole } = answer;
   const isPage = (given: unknown): given is string => typeof given === "string" && /^https?:/.test(given);
   if (typeof device_code !== "string" || typeof user_code !== "string" || !isPage(verification_uri))
     throw new TransportFailure("its device code has no form");
-  const whole = answer.verification_uri_complete;
   return {
-    ...{ deviceCode: device_code, userCode: user_code, verificationUri: verification_uri },
-    verificationUriComplete: isPage(whole) ? whole : undefined,
-    expiresIn: typeof expires_in === "number" ? expires_in : 600,
-    interval: Math.max(deviceIntervalSeconds, typeof interval === "number" ? interval : 0),
+    ...{ device_code, user_code, verification_uri },
+    ...(isPage(whole) && { verification_uri_complete: whole }),
+    expires_in: Number(answer.expires_in) || 600,
+    interval: Math.max(deviceIntervalSeconds, Number(answer.interval) || 0),
   };
 }
 
@@ -173,7 +164,7 @@ export function openExchange({ providers, opened }: ExchangeDeps) {
         return proven(providers, issuer, found, answer, nonce);
       }),
 
-    beginDevice: (issuerId: string): Promise<DeviceCode> =>
+    beginDevice: (issuerId: string) =>
       within(issuerId, async (issuer, found) => {
         if (found.device === undefined)
           throw new Fault("failed_precondition", "the provider knows no sign-in by a device code");

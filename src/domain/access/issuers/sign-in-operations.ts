@@ -2,7 +2,7 @@ import { Type } from "@sinclair/typebox";
 import { platformOrgId } from "../../../gate/gate.ts";
 import type { Clock } from "../../../kit/clock.ts";
 import { described } from "../../../kit/described.ts";
-import { Fault, invalid } from "../../../kit/fault.ts";
+import { Fault, invalid, missing } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
 import { type Call, type Operation, type RestRequest, unary } from "../../../kit/operation.ts";
 import type { Sessions } from "../sessions/service.ts";
@@ -54,6 +54,14 @@ const redirectUri = ({ isSecure }: Pick<Call, "isSecure">, named: string, id: st
   if (!/^[A-Za-z0-9.:[\]-]+$/.test(named) || !URL.canParse(origin))
     throw invalid("host", "must be a host name");
   return `${origin}${callbackPath(id, "callback")}`;
+};
+
+/** What a provider sends a browser back with. */
+const answered = {
+  code: Type.Optional(described(long, "What the provider gives for a token, once.")),
+  state: Type.Optional(described(text, "What the browser was sent with.")),
+  error: Type.Optional(described(text, "Why the provider refuses.")),
+  iss: Type.Optional(described(text, "URL of the provider that answers.")),
 };
 
 interface SignInStart {
@@ -156,7 +164,10 @@ export function issuerSignInOperations(surface: SignInSurface): Operation[] {
           ...{ status: 200, body: { url }, headers: { "Set-Cookie": cookie, ...noStore } },
         }),
       },
-      handle(input, call) {
+      async handle(input, call) {
+        // Another org's looks like none.
+        if (!(await surface.issuers.offered(call.caller.orgId)).some(({ id }) => id === input.id))
+          throw missing("issuer", input.id);
         if (call.session === undefined || call.caller.impersonates)
           throw new Fault("failed_precondition", "only a user who is signed in joins a sign-in to itself");
         return begin(call, input, true);
@@ -178,25 +189,17 @@ function callback({ exchange, signIn, ends, throttle, sessionOf, clock, cookies 
     hides: ["code", "state", "cookie", "session"],
     input: Type.Object({
       ...{ ...byId, host },
-      code: Type.Optional(described(long, "What the provider gives for a token, once.")),
-      state: Type.Optional(described(text, "What the browser was sent with.")),
-      error: Type.Optional(described(text, "Why the provider refuses.")),
-      iss: Type.Optional(described(text, "URL of the provider that answers.")),
+      ...answered,
       cookie: Type.Optional(described(long, "Header `Cookie`: what the browser keeps of the start.")),
       session: Type.Optional(described(long, "The session of the browser, which a person is joined to.")),
     }),
     rest: {
       route: `GET ${oidcPath}/{id}/callback`,
       status: 302,
-      query: Type.Object({
-        code: Type.Optional(described(text, "What the provider gives for a token, once.")),
-        state: Type.Optional(described(text, "What the browser was sent with.")),
-        error: Type.Optional(described(text, "Why the provider refuses.")),
-        iss: Type.Optional(described(text, "URL of the provider that answers.")),
-      }),
+      query: Type.Object(answered),
       decode(request) {
         const { params, query, headers } = request;
-        const sent = ["code", "state", "error", "iss"].flatMap((name) => {
+        const sent = Object.keys(answered).flatMap((name) => {
           const found = query.get(name);
           return found === null ? [] : [[name, found] as const];
         });
@@ -272,15 +275,7 @@ function withoutBrowser({ exchange, signIn, ends, throttle }: SignInSurface): Op
       },
       async handle({ id }, { address }) {
         await throttle.attempt(`device\n${id}\n${address}`, address);
-        const made = await exchange.beginDevice(id);
-        return {
-          ...{ device_code: made.deviceCode, user_code: made.userCode },
-          verification_uri: made.verificationUri,
-          ...(made.verificationUriComplete !== undefined && {
-            verification_uri_complete: made.verificationUriComplete,
-          }),
-          ...{ expires_in: made.expiresIn, interval: made.interval },
-        };
+        return exchange.beginDevice(id);
       },
     }),
     unary({
