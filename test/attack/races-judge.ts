@@ -25,6 +25,16 @@ export const apart: Readonly<Record<string, string>> = {
   "platform.policies.delete": "gives rights back: policies only deny",
   "platform.policies.unassign": "gives rights back: policies only deny",
   "platform.roles.create": "the write of roles.create, in an org that nobody deletes",
+  "platform.issuers.create": "gives nobody a right until somebody signs in by it",
+  "platform.issuers.update": "likewise, and every sign-in reads it under the lock of its org",
+  "platform.issuers.delete": "takes nothing away from who is in",
+  "platform.signIn.update": "takes nothing away from who is in",
+  "auth.oidc.link": "writes nothing: its callback does",
+  "auth.oidc.callback":
+    "needs a provider: operations/oidc-hostile races it with itself and with the deletion of its user",
+  "auth.oidc.device": "writes nothing",
+  "auth.oidc.deviceToken": "the write of auth.oidc.callback",
+  "auth.oidc.logout": "the write of auth.endSession, by a provider",
   "cluster.rotateToken":
     "sessions of before are good for a day on purpose; whose rotation it may be is no race",
 };

@@ -246,6 +246,8 @@ describe.each(engines)("sign-in by OpenID providers on %s", (engine) => {
   });
 
   test("a sign-in is audited with its user and without a secret", async () => {
+    // From now on requests are captured.
+    await server.api("/api/v1/debug/requests");
     const ada = await signInAt(server, first, "ada");
     const { id } = await self(ada.token!);
     await server.running.tick("audit.flush");
@@ -255,9 +257,11 @@ describe.each(engines)("sign-in by OpenID providers on %s", (engine) => {
       sql`SELECT payload FROM auth_audit WHERE operation = 'auth.oidc.callback' AND caller_id = ${id}`,
     );
     expect(rows.length).toBeGreaterThan(0);
+    const captured = JSON.stringify((await server.api("/api/v1/debug/requests")).body);
+    expect(captured).toContain("auth.oidc.callback");
     const query = new URL(ada.back).searchParams;
     for (const secret of [query.get("code")!, query.get("state")!, ada.token!])
-      expect(text + JSON.stringify(rows)).not.toContain(secret);
+      expect(text + captured + JSON.stringify(rows)).not.toContain(secret);
   });
 
   test("the platform's issuer signs in users of the platform, and its last admin stays", async () => {

@@ -342,6 +342,14 @@ async function people(given: Tour, client: Client): Promise<void> {
   await must(ada.GET("/api/v1/auth/validate"));
   await must(ada.POST("/api/v1/auth/logout"));
   await must(client.DELETE("/api/v1/users/{id}", byUser));
+  const provider = { name: "Example", issuer: "https://login.example.com", client_id: "svc" };
+  const issuer = await must(client.POST("/api/v1/issuers", { body: provider }));
+  const byIssuer = { params: { path: { id: issuer.id } } };
+  await must(client.PATCH("/api/v1/issuers/{id}", { ...byIssuer, body: { name: "Other" } }));
+  await must(client.GET("/api/v1/auth/issuers"));
+  await must(client.PATCH("/api/v1/sign-in", { body: { passwords: true } }));
+  await must(client.GET("/api/v1/sign-in"));
+  await must(client.DELETE("/api/v1/issuers/{id}", byIssuer));
 }
 
 async function platform(given: Tour, client: Client): Promise<void> {

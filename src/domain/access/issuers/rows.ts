@@ -97,7 +97,8 @@ export async function holdOrg(
 }
 
 export const arePasswordsOff = async (reader: Pick<Store, "one">, orgId: string): Promise<boolean> =>
-  (await reader.one(sql`SELECT id FROM orgs WHERE id = ${orgId} AND passwords_off <> 0`)) !== undefined;
+  (await reader.one(sql`SELECT passwords_off FROM orgs WHERE id = ${orgId} AND passwords_off <> 0`)) !==
+  undefined;
 
 /** The session must hold the org. */
 export const setPasswordsOff = (session: Session, orgId: string, areOff: boolean): Promise<number> =>
