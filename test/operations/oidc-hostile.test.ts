@@ -112,6 +112,8 @@ describe.each(engines)("a provider that lies or fails, on %s", (engine) => {
       "an empty person": (claims) => good({ ...claims, sub: "" }),
       "a person of another type": (claims) => good({ ...claims, sub: 7 as unknown as string }),
       "a person too long": (claims) => good({ ...claims, sub: long }),
+      "a person that no store takes": (claims) => good({ ...claims, sub: "a\u0000b" }),
+      "half a character": (claims) => good({ ...claims, sub: "a\ud800" }),
       "no token": () => undefined,
       "a number": () => 7,
       "a text": () => "x.y.z",
@@ -137,6 +139,7 @@ describe.each(engines)("a provider that lies or fails, on %s", (engine) => {
       expect((await signIn((claims) => good({ ...claims, sub: "new", email }))).status).toBe(400);
     const odd = { sub: "odd", email: "odd@first.example", name: `\u0000O\ud800dd${"d".repeat(500)}` };
     expect((await signIn((claims) => good({ ...claims, ...odd }))).status).toBe(302);
+    expect((await signIn((claims) => good({ ...claims, sid: "a\u0000" }))).status).toBe(302);
     // What the token lacks is asked for, of the same person alone.
     provider.answers.userinfo = () => ({ sub: "far", email: "far@first.example", groups: "eng" });
     const bare = (sub: string) => (claims: JWTPayload) =>

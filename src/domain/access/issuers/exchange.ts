@@ -1,11 +1,18 @@
 import { Fault, missing } from "../../../kit/fault.ts";
 import { openHolderLimit } from "../../../kit/holder-limit.ts";
-import { providerTextBytesMax } from "../../../kit/limits.ts";
 import { TransportFailure } from "../../../kit/outward-call.ts";
 import { deviceIntervalSeconds, exchangesMax, exchangesOfAllMax, logoutTokenSeconds } from "./limits.ts";
 import { type Metadata, type Providers, unanswered } from "./provider.ts";
 import type { Issuer } from "./rows.ts";
-import { claimAt, errorWord, type Person, type ProviderClaims, personOf, refusedToken } from "./rules.ts";
+import {
+  claimAt,
+  errorWord,
+  nameIn,
+  type Person,
+  type ProviderClaims,
+  personOf,
+  refusedToken,
+} from "./rules.ts";
 
 /** An issuer with its client's secret. */
 export interface OpenedIssuer extends Issuer {
@@ -38,11 +45,6 @@ export interface ExchangeDeps {
 const deviceGrant = "urn:ietf:params:oauth:grant-type:device_code";
 const logoutEvent = "http://schemas.openid.net/event/backchannel-logout";
 
-const shortText = (value: unknown): string | undefined =>
-  typeof value === "string" && value !== "" && Buffer.byteLength(value) <= providerTextBytesMax
-    ? value
-    : undefined;
-
 const refusedBy = (answer: ProviderClaims): Fault =>
   new Fault("unauthenticated", `the provider refuses the sign-in: ${errorWord(answer.error)}`);
 
@@ -72,7 +74,7 @@ async function proven(
   return {
     issuer,
     person: personOf({ ...more, ...claims }, issuer.rolesClaim),
-    sid: shortText(claims.sid),
+    sid: nameIn(claims.sid),
   };
 }
 
@@ -93,7 +95,7 @@ function deviceCodeOf(answer: ProviderClaims) {
 function logoutOf(issuer: Issuer, { events, nonce, jti, sid, sub }: ProviderClaims): ProviderLogout {
   const isLogout = typeof events === "object" && events !== null && Object.hasOwn(events, logoutEvent);
   if (!isLogout || nonce !== undefined) throw refusedToken("it is no logout token");
-  const [session, subject, tokenId] = [shortText(sid), shortText(sub), shortText(jti)];
+  const [session, subject, tokenId] = [nameIn(sid), nameIn(sub), nameIn(jti)];
   if (tokenId === undefined || (session ?? subject) === undefined)
     throw refusedToken("it names neither a session nor a person");
   return { issuer, tokenId, sid: session, subject };

@@ -83,7 +83,7 @@ export function readMapping(
   known: readonly { id: string; name: string }[],
 ): RoleMapping[] {
   return given.map(({ value, role }, at) => {
-    if (value === "" || Buffer.byteLength(value) > providerTextBytesMax || /[\p{Cc}\p{Cs}]/u.test(value))
+    if (nameIn(value) === undefined)
       throw invalid(`roles[${at}].value`, `must be 1 to ${providerTextBytesMax} bytes of text`);
     const found = known.find(({ id, name }) => id === role || name === role);
     if (!found) throw invalid(`roles[${at}].role`, `role ${role.slice(0, 80)} not found`);
@@ -118,15 +118,24 @@ export function claimAt(claims: ProviderClaims, path: string): unknown {
 
 const isText = (value: unknown): value is string => typeof value === "string";
 
+/** What a provider names something by, if it can be stored and compared; else undefined. */
+export const nameIn = (value: unknown): string | undefined =>
+  isText(value) &&
+  value !== "" &&
+  Buffer.byteLength(value) <= providerTextBytesMax &&
+  !/[\p{Cc}\p{Cs}]/u.test(value)
+    ? value
+    : undefined;
+
 /** A claim of another type counts as missing. */
 export function personOf(claims: ProviderClaims, rolesClaim: string): Person {
   const { sub, email, email_verified, name } = claims;
-  if (!isText(sub) || sub === "" || Buffer.byteLength(sub) > providerTextBytesMax)
-    throw refusedToken("it names no person");
+  const subject = nameIn(sub);
+  if (subject === undefined) throw refusedToken("it names no person");
   const roles = claimAt(claims, rolesClaim);
   const values = (Array.isArray(roles) ? roles : [roles]).slice(0, claimValuesMax).filter(isText);
   return {
-    subject: sub,
+    subject,
     email: isText(email) && email !== "" ? email : undefined,
     isUnverified: email_verified === false || email_verified === "false",
     name: isText(name)
