@@ -210,22 +210,16 @@ const cases: Record<string, Case> = {
     answer: run,
     read: { id: "run_1" },
   },
-  deleteRun: {
-    call: () => client.deleteRun("run_1", { reason: "why" }),
-    path: "/svc.v1.SvcService/DeleteRun",
-    sent: { runId: "run_1", reason: "why" },
-    answer: {},
-    read: undefined,
-  },
-  deleteRuns: {
-    call: () => client.deleteRuns({ functionId: "f", statuses: ["failed"], until: new Date(0), limit: 5 }),
+  "runs.deleteMany": {
+    call: () =>
+      client.runs.deleteMany({ functionId: "f", statuses: ["failed"], until: new Date(0), limit: 5 }),
     path: "/svc.v1.SvcService/DeleteRuns",
     sent: { functionId: "f", statuses: ["RUN_STATUS_FAILED"], until: "1970-01-01T00:00:00.000Z", limit: 5 },
     answer: { deleted: 5, hasMore: true },
     read: { deleted: 5, hasMore: true },
   },
-  redactRun: {
-    call: () => client.redactRun("run_1", { reason: "why" }),
+  "runs.redact": {
+    call: () => client.runs.redact("run_1", { reason: "why" }),
     path: "/svc.v1.SvcService/RedactRun",
     sent: { runId: "run_1", reason: "why" },
     answer: { redactedAt: "t", redactedBy: "user_1", eventId: "evt_1", unredactedEventIds: ["evt_1"] },
@@ -234,15 +228,8 @@ const cases: Record<string, Case> = {
       ...{ eventRedacted: false, unredactedEventIds: ["evt_1"] },
     },
   },
-  redactStep: {
-    call: () => client.redactStep("step_1"),
-    path: "/svc.v1.SvcService/RedactStep",
-    sent: { stepId: "step_1", reason: "" },
-    answer: { redactedAt: "t", redactedBy: "user_1" },
-    read: { redactedAt: "t", redactedBy: "user_1" },
-  },
-  redactEvent: {
-    call: () => client.redactEvent("evt_1", { reason: "why" }),
+  "events.redact": {
+    call: () => client.events.redact("evt_1", { reason: "why" }),
     path: "/svc.v1.SvcService/RedactEvent",
     sent: { eventId: "evt_1", reason: "why" },
     answer: { redactedAt: "t" },

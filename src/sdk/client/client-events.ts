@@ -143,6 +143,11 @@ export function eventCalls<Events extends EventMap>(
         const path = `/api/v1/delayed-events/${encodeURIComponent(id)}`;
         await transport.call({ method: "DELETE", path }, once);
       },
+      async redact(eventId, { reason = "" } = {}) {
+        const message = { eventId, reason };
+        const answer = await transport.rpc<{ redactedAt?: string }>("SvcService/RedactEvent", message, safe);
+        return { redactedAt: answer.redactedAt ?? "" };
+      },
     },
   };
 }

@@ -2,6 +2,7 @@ import { dataFields } from "../wire/payload.ts";
 import { safe } from "../wire/retry.ts";
 import type { Transport } from "../wire/transport.ts";
 import { readOutput } from "./read-output.ts";
+import { runErasureCalls } from "./run-erasure.ts";
 import type { RunOutput, RunSignal, RunSignals, RunWordCalls } from "./run-word-types.ts";
 
 export function runWordCalls(transport: Transport): RunWordCalls {
@@ -9,6 +10,8 @@ export function runWordCalls(transport: Transport): RunWordCalls {
     transport.rpc<Answer>(`SvcService/${method}`, message, safe);
 
   return {
+    ...runErasureCalls(transport),
+
     async signal(runId, name, data, { idempotencyKey = newKey() } = {}) {
       // By its key the server tells a second try from a second signal.
       const message = { runId, name, ...dataFields(data), idempotencyKey };

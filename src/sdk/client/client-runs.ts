@@ -17,14 +17,7 @@ import { once, pause, safe } from "../wire/retry.ts";
 import type { RunLogs } from "../wire/run-log-types.ts";
 import type { Transport } from "../wire/transport.ts";
 import type { RunStatus } from "../wire/types.ts";
-import type {
-  DeleteRunsOptions,
-  ListRunsOptions,
-  RedactedRun,
-  RedactedValues,
-  RunCalls,
-  RunsFound,
-} from "./client-types.ts";
+import type { ListRunsOptions, RunCalls, RunsFound } from "./client-types.ts";
 
 const waitFirstMs = 25;
 const waitMsMax = 1_000;
@@ -143,53 +136,6 @@ export function runCalls(transport: Transport): RunCalls {
       const none = { runsAgain: false, patchLost: false, notUndone: false, builtOnAgain: false };
       return steps.map((step) => ({ ...none, ...(step as Pick<PreviewedStep, "id" | "name" | "status">) }));
     },
-
-    ...erasingCalls(rpc),
   };
   return calls;
 }
-
-type RunRpc = <Answer>(method: string, message: unknown, options: { repeatable: boolean }) => Promise<Answer>;
-type ErasingCalls = Pick<RunCalls, "deleteRun" | "deleteRuns" | "redactRun" | "redactStep" | "redactEvent">;
-
-const erasingCalls = (rpc: RunRpc): ErasingCalls => ({
-  async deleteRun(runId, { reason = "" } = {}) {
-    await rpc("DeleteRun", { runId, reason }, once);
-  },
-
-  async deleteRuns(options = {}) {
-    requireKnown("deleteRuns", options, knownOfDeletion);
-    const { statuses = [], until, ...given } = options;
-    const message = {
-      ...given,
-      statuses: statuses.map((status) => `RUN_STATUS_${status.toUpperCase()}`),
-      ...(until !== undefined && { until: instant(until) }),
-    };
-    const answer = await rpc<Partial<{ deleted: number; hasMore: boolean }>>("DeleteRuns", message, once);
-    return { deleted: answer.deleted ?? 0, hasMore: answer.hasMore ?? false };
-  },
-
-  async redactRun(runId, { reason = "" } = {}) {
-    const answer = await rpc<Partial<RedactedRun>>("RedactRun", { runId, reason }, safe);
-    const { eventId = "", eventRedacted = false, unredactedEventIds = [] } = answer;
-    return { ...redactionOf(answer), eventId, eventRedacted, unredactedEventIds };
-  },
-
-  redactStep: async (stepId, { reason = "" } = {}) =>
-    redactionOf(await rpc<Partial<RedactedValues>>("RedactStep", { stepId, reason }, safe)),
-
-  async redactEvent(eventId, { reason = "" } = {}) {
-    const { redactedAt } = redactionOf(
-      await rpc<Partial<RedactedValues>>("RedactEvent", { eventId, reason }, safe),
-    );
-    return { redactedAt };
-  },
-});
-
-const redactionOf = ({ redactedAt = "", redactedBy = "" }: Partial<RedactedValues>): RedactedValues => ({
-  ...{ redactedAt, redactedBy },
-});
-
-const knownOfDeletion: KnownOptions<DeleteRunsOptions> = {
-  ...{ functionId: true, statuses: true, until: true, limit: true, reason: true },
-};

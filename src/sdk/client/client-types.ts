@@ -126,6 +126,8 @@ export interface EventCalls<Events extends EventMap = EventMap> {
     }>;
     /** Throws once its time has come. */
     cancelDelayed(id: string): Promise<void>;
+    /** Overwrites the payload of any event, for good; the reason is for the audit. */
+    redact(id: string, options?: { reason?: string }): Promise<{ redactedAt: string }>;
   };
 }
 
@@ -211,39 +213,6 @@ export interface RunCalls {
   ): Promise<Run>;
   /** What `resumeRun` would do with each stored step, in order; changes nothing. */
   previewResume(runId: string, options?: { fromStep?: string }): Promise<PreviewedStep[]>;
-  /** Deletes a run that is over, with all that is its; its event stays. The reason is for the audit. */
-  deleteRun(runId: string, options?: { reason?: string }): Promise<void>;
-  /** The oldest first, up to `limit` (1,000 unless it says otherwise, at most 10,000). */
-  deleteRuns(options?: DeleteRunsOptions): Promise<{ deleted: number; hasMore: boolean }>;
-  /** Overwrites what a run that is over was given, made and wrote. `redactEvent` is for its event. */
-  redactRun(runId: string, options?: { reason?: string }): Promise<RedactedRun>;
-  /** The same of one step: the row's id or the SDK's. */
-  redactStep(stepId: string, options?: { reason?: string }): Promise<RedactedValues>;
-  /** Overwrites the payload of any event. */
-  redactEvent(eventId: string, options?: { reason?: string }): Promise<{ redactedAt: string }>;
-}
-
-export interface DeleteRunsOptions {
-  functionId?: string;
-  /** Of runs that are over; all three without it. */
-  statuses?: readonly ("completed" | "failed" | "cancelled")[];
-  /** Only what was created by then. */
-  until?: Date | string;
-  limit?: number;
-  reason?: string;
-}
-
-export interface RedactedValues {
-  redactedAt: string;
-  redactedBy: string;
-}
-
-export interface RedactedRun extends RedactedValues {
-  eventId: string;
-  /** Whether the events that started the run, one or a batch, are redacted as well, or gone. */
-  eventRedacted: boolean;
-  /** Those that are not. */
-  unredactedEventIds: string[];
 }
 
 /** Secrets of the environment. The server never gives out a value; functions that name a secret get it. */

@@ -1,3 +1,4 @@
+import type { RunErasureCalls } from "./run-erasure.ts";
 export interface RunSignal {
   /** Counts the run's signals from 1. */
   number: number;
@@ -49,7 +50,7 @@ export interface RunOutput {
 }
 
 /** What runs are told, by name, and what they tell while they go on. */
-export interface RunWordCalls {
+export interface RunWordCalls extends RunErasureCalls {
   /**
    * Tells a run something by a name: `taken` by a step that waits for it (`step.waitForSignal`), else
    * `kept` for the next one. A second call with the same key sends no second signal.
