@@ -369,6 +369,12 @@ describe.each(engines)("what is over is deleted and redacted on %s", (engine) =>
     expect(await codeOf(rpc("RedactEvent", { eventId, entityId: "ann" }))).toBe("invalid_argument");
     expect(await codeOf(rpc("RedactEvent", { eventId: "evt_none" }))).toBe("not_found");
     expect(await tablesWith("text-of-ann")).toEqual([]);
+    const source = { name: "hooks", eventPrefix: "hooks" };
+    const { id, ingestToken } = (await server.rpc("WebhookService", "CreateWebhookSource", source)).body;
+    await server.api(`/api/v1/webhooks/${id}?token=${ingestToken}`, { body: { text: "text-of-hook" } });
+    const [hook] = await all<{ event_id: string }>(sql`SELECT event_id FROM webhook_deliveries`);
+    await rpc("RedactEvent", { eventId: hook!.event_id });
+    expect(await tablesWith("text-of-hook")).toEqual([]);
   }, 20_000);
 
   test("a child that was deleted is not waited for when its parent is resumed", async () => {
