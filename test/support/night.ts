@@ -49,6 +49,7 @@ export const leftToNight: readonly Left[] = [
           "config",
         ],
         ...["joined-traces", "guarded-store", "intruder-groups", "intruder-live", "refused-reports"],
+        ...["oidc-hostile", "oidc-device", "issuers"],
         ...["unsent-jobs", "worker-leases", "workers", "large-pages", "made-under-deleted"],
       ].map((name) => `operations/${name}`),
     ],
