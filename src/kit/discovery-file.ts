@@ -47,7 +47,12 @@ export function announceServer(folder: string, { url, apiKey, environment }: Ann
   writeFileSync(next, text, { mode: ownerOnly, flag: "wx" });
   chmodSync(next, ownerOnly);
   const { ino } = lstatSync(next);
-  renameSync(next, file);
+  try {
+    renameSync(next, file);
+  } catch (error) {
+    unlinkSync(next);
+    throw error;
+  }
   return () => {
     try {
       if (lstatSync(file).ino === ino && readFileSync(file, "utf8") === text) unlinkSync(file);

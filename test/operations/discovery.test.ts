@@ -5,6 +5,7 @@ import {
   existsSync,
   mkdirSync,
   mkdtempSync,
+  readdirSync,
   rmSync,
   statSync,
   symlinkSync,
@@ -111,6 +112,12 @@ describe("the file of a folder", () => {
     mkdirSync(join(linked.top, ".svc"));
     symlinkSync(real.file, linked.file);
     expect(discoveredServer(linked.folder)).toBeUndefined();
+    const { top, file: folder, folder: below } = folderOf("folder");
+    mkdirSync(folder, { recursive: true });
+    expect(discoveredServer(below)).toBeUndefined();
+    const server = { url: "http://127.0.0.1:1", apiKey: "ifkey_z", environment: "default" };
+    expect(() => announceServer(top, server)).toThrow();
+    expect(readdirSync(join(top, ".svc"))).toEqual(["engine.json"]);
     // Only root can give files away.
     if (process.getuid?.() === 0) {
       const { folder, file } = await written("stranger", good);

@@ -49,8 +49,9 @@ function ownText(fs: NonNullable<ReturnType<typeof nodeFs>>, file: string, me: n
     return undefined;
   }
   try {
-    const { uid, mode, size } = fs.fstatSync(handle);
-    if (uid !== me) return undefined;
+    const found = fs.fstatSync(handle);
+    const { uid, mode, size } = found;
+    if (uid !== me || !found.isFile()) return undefined;
     if (mode & othersMay) throw refused(file, "others on this machine may read or change it: chmod 600 it");
     if (size > bytesMax) throw refused(file, "it is too long");
     return fs.readFileSync(handle, "utf8");

@@ -38,7 +38,7 @@ export const policyTemplates: readonly PolicyTemplate[] = [
   {
     id: "tmpl_read_only_production",
     name: "Read-only production",
-    version: "1.0.0",
+    version: "1.1.0",
     description: "Developers change nothing in environments whose name begins with prod.",
     policies: [
       {
