@@ -21,7 +21,7 @@ const wordsOf: Readonly<Record<string, string>> = {
   concepts:
     "architecture guarantees durable execution at least once exactly once delivery consistency ordering how it works event driven",
   functions:
-    "workflow durable function step retry sleep wait child parallel versioning deploy code change running determinism replay handler timeout concurrency throttle debounce batch singleton priority cron schedule timezone cancel when event",
+    "workflow durable function step retry policy sleep wait child parallel versioning deploy code change running determinism replay handler timeout concurrency throttle debounce batch singleton priority cron schedule timezone cancel when event",
   events:
     "emit trigger idempotency deduplicate duplicates delayed future event schema validate upcast versions breaking batch several events late",
   "streams-projections":
@@ -33,15 +33,13 @@ const wordsOf: Readonly<Record<string, string>> = {
   clients: "python go java ruby php rust csharp generated grpc connect openapi other languages",
   frameworks:
     "nextjs next.js hono express fastify koa aws lambda vercel netlify cloudflare deno serverless edge route handler docker dockerfile container kubernetes deploy worker process push endpoint",
-  outputs:
-    "stream tokens llm ai streaming response browser progress partial results server-sent events sse realtime chat",
-  signals:
-    "signal send message to running workflow approve approval human in the loop external input update query command mailbox",
+  outputs: "tokens llm ai partial results progress sse",
+  signals: "approval human in the loop mailbox",
   recipes: "saga human approval in the loop fan out rate limit per customer report agent examples patterns",
   "coming-from":
     "temporal inngest bullmq kurrent trigger hatchet restate dbos migrate from alternatives comparison equivalent terms signal continue as new",
   "run-failed":
-    "failed run debug troubleshoot stuck resume retry from step patch replay bulk repair rollback bad deploy event sent but function did not run",
+    "failed run kill debug troubleshoot stuck resume retry from step patch replay bulk repair rollback bad deploy event sent but function did not run",
   access:
     "users roles api keys policies rbac permissions audit log organizations tenants login sessions password",
   erasure: "gdpr delete erase personal data right to be forgotten redact purge runs events steps payload",

@@ -106,7 +106,7 @@ describe("the lines of svc in the documentation", () => {
 
   /** A thing of its own for each line: a run that was resumed is no failed one any more. */
   const makers: Readonly<Record<string, (line: string) => Promise<string>>> = {
-    run: (line) => (line.startsWith("svc cancel") ? started() : failedRun()),
+    run: (line) => (/^svc (cancel|run signal) /.test(line) ? started() : failedRun()),
     rep: async () => {
       const filter = { functionId: "charge" };
       return (await ask("RepairService", "StartRepair", { action: "resume", filter })).id;

@@ -1,7 +1,7 @@
 import type { OutputSource } from "../steps/step-host.ts";
 import { SvcError } from "../wire/errors.ts";
 import { jsonToSend } from "../wire/payload.ts";
-import { after } from "../wire/retry.ts";
+import { after, delayAfter, mayRepeat, pause } from "../wire/retry.ts";
 import type { Logger } from "../wire/types.ts";
 import type { Assignment } from "../wire/wire.ts";
 
@@ -23,6 +23,22 @@ interface ChunkBatch extends OutputSource {
 }
 
 const gatherMs = 50;
+/** A server that restarts is back by then; the last report of the job waits for what is written. */
+const triesMax = 10;
+const delayMsMax = 2_000;
+/** What was stored already is known by its place. */
+async function patiently(work: () => Promise<unknown>): Promise<void> {
+  for (let tries = 1; ; tries++) {
+    try {
+      await work();
+      return;
+    } catch (error) {
+      if (tries >= triesMax || !mayRepeat(error, true)) throw error;
+      await pause(delayAfter(tries, gatherMs, delayMsMax));
+    }
+  }
+}
+
 /** Well under the server's limits of a write. */
 const chunksMax = 1_000;
 const charactersMax = 80_000;
@@ -43,6 +59,7 @@ export class OutputSender {
 
   /** Resolves once the chunk is stored. */
   write(name: string, { stepId, entry }: OutputSource, chunk: unknown): Promise<void> {
+    if (this.#refused) return heard(Promise.reject(this.#refused));
     const text = jsonToSend(chunk, `a chunk of output ${name}`) ?? "null";
     const key = `${entry} ${stepId}\n${name}`;
     const first = this.#counts.get(key) ?? 0;
@@ -59,10 +76,7 @@ export class OutputSender {
     batch.chunks.push(text);
     batch.characters += text.length;
     this.#cancel ??= after(gatherMs, () => void this.flush());
-    const stored = new Promise<void>((done, failed) => batch.settle.push({ done, failed }));
-    // Who awaits it learns of it; nobody has to.
-    stored.catch(() => {});
-    return stored;
+    return heard(new Promise<void>((done, failed) => batch.settle.push({ done, failed })));
   }
 
   /** Resolves once all that was written is stored, or refused; never rejects. */
@@ -82,7 +96,8 @@ export class OutputSender {
       if (this.#refused) throw this.#refused;
       const fence = { runId, executionSeq, leaseToken };
       const written = chunks.map((text) => JSON.parse(text) as unknown);
-      await call("SvcService/WriteRunOutput", { ...fence, name, stepId, entry, first, chunks: written });
+      const message = { ...fence, name, stepId, entry, first, chunks: written };
+      await patiently(() => call("SvcService/WriteRunOutput", message));
       for (const { done } of settle) done();
     } catch (error) {
       for (const { failed } of settle) failed(error);
@@ -92,4 +107,10 @@ export class OutputSender {
       log.warn("outputs of the run are left out from here on", { runId, reason: this.#refused.message });
     }
   }
+}
+
+/** Who awaits it learns of its failure; nobody has to. */
+function heard(stored: Promise<void>): Promise<void> {
+  stored.catch(() => {});
+  return stored;
 }

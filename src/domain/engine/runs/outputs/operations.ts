@@ -139,7 +139,10 @@ export const outputOperations = (
       }),
     },
     handle: ({ id: runId, name: output, from = 0 }, call) =>
-      outputs.read(call.caller.id, { environmentId: call.environmentId, runId, name: output, from }),
+      outputs.read(call.caller.id, {
+        ...{ environmentId: call.environmentId, runId, name: output, from },
+        signal: call.signal,
+      }),
   }),
   stream({
     name: "runs.output",
@@ -158,7 +161,8 @@ export const outputOperations = (
       toFrame,
     ),
     async *handle({ runId, name: output, from }, call) {
-      const at = { environmentId: call.environmentId, runId, name: output, from };
+      const { environmentId, signal } = call;
+      const at = { environmentId, runId, name: output, from, signal };
       const frames = await outputs.read(call.caller.id, at);
       call.admitted?.();
       yield* frames;

@@ -20,9 +20,19 @@ export interface OutputReadersDeps {
   clock: Pick<Clock, "after" | "elapsed">;
 }
 
+export interface ReadFrom {
+  environmentId: string;
+  runId: string;
+  name: string;
+  /** Index of the first chunk. */
+  from: number;
+  /** Raised when the reader has left. */
+  signal: AbortSignal;
+}
+
 interface OutputNews extends OutputReadersDeps {
   /** Resolves when something was written, or it is time to look. */
-  news: (runId: string) => Promise<void>;
+  news: (runId: string, signal: AbortSignal) => Promise<void>;
 }
 
 export function openOutputReaders({ store, clock }: OutputReadersDeps) {
@@ -35,19 +45,22 @@ export function openOutputReaders({ store, clock }: OutputReadersDeps) {
     for (const go of waiting.get(runId) ?? []) go();
   };
 
-  /** Until something was written, for at most `outputLookMs`. */
-  const news = (runId: string) =>
+  /** Until something was written, for at most `outputLookMs`; a reader that leaves waits no longer. */
+  const news = (runId: string, signal: AbortSignal) =>
     new Promise<void>((done) => {
+      if (signal.aborted) return done();
       const own = waiting.get(runId) ?? new Set();
       waiting.set(runId, own);
       const go = () => {
         cancel();
+        signal.removeEventListener("abort", go);
         own.delete(go);
         if (own.size === 0) waiting.delete(runId);
         done();
       };
       const cancel = clock.after(outputLookMs, go);
       own.add(go);
+      signal.addEventListener("abort", go, { once: true });
     });
 
   return {
@@ -55,16 +68,13 @@ export function openOutputReaders({ store, clock }: OutputReadersDeps) {
     wake,
 
     /** From the chunk `from` on, to the end of the run. Throws for a run that is missing. */
-    async read(
-      holder: string,
-      at: { environmentId: string; runId: string; name: string; from: number },
-    ): Promise<AsyncGenerator<OutputFrame>> {
+    async read(holder: string, at: ReadFrom): Promise<AsyncGenerator<OutputFrame>> {
       if ((await rows.statusOf(store, at.environmentId, at.runId)) === undefined)
         throw missing("run", at.runId);
       const leave = seats.acquire(holder);
       // Who has left before the first frame never begins.
       const cancel = clock.after(outputIdleMs, leave);
-      return seated({ clock }, framesOf({ store, clock, news }, at, at.from), () => {
+      return seated({ clock }, framesOf({ store, clock, news }, at), () => {
         cancel();
         leave();
       });
@@ -74,12 +84,11 @@ export function openOutputReaders({ store, clock }: OutputReadersDeps) {
 
 async function* framesOf(
   { store, clock, news }: OutputNews,
-  at: { environmentId: string; runId: string; name: string },
-  from: number,
+  { from, signal, ...at }: ReadFrom,
 ): AsyncGenerator<OutputFrame> {
   let next = from;
   let saidAt = clock.elapsed();
-  for (;;) {
+  while (!signal.aborted) {
     // Read before what is written: nothing is written behind the end.
     const status = await rows.statusOf(store, at.environmentId, at.runId);
     if (status === undefined) throw missing("run", at.runId);
@@ -107,7 +116,7 @@ async function* framesOf(
       saidAt = clock.elapsed();
       yield { kind: "heartbeat", index: next };
     }
-    await news(at.runId);
+    await news(at.runId, signal);
   }
 }
 

@@ -99,4 +99,5 @@ export function openOutputs({ store, clock, tell }: OutputsDeps) {
   };
 }
 
-const full = (message: string): Fault => new Fault("resource_exhausted", message, { code: "OUTPUT_FULL" });
+/** Nothing that is tried again: it stays full. */
+const full = (message: string): Fault => new Fault("failed_precondition", message, { code: "OUTPUT_FULL" });

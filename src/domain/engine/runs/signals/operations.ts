@@ -5,7 +5,8 @@ import { type ListRunSignalsResponseSchema, SvcService } from "../../../../gen/s
 import { rfc3339 } from "../../../../kit/clock.ts";
 import { keyOf } from "../../../../kit/idempotency-key.ts";
 import { type Operation, rpc, unary } from "../../../../kit/operation.ts";
-import { jsonText, storedJson } from "../../../../kit/payload-json.ts";
+import { jsonText } from "../../../../kit/payload-json.ts";
+import { storedJson } from "../../../../kit/stored-json.ts";
 import { dataOf, safeCount, timestampOf } from "../../../../kit/wkt.ts";
 import { requireSignalName } from "../../waits/rules.ts";
 import { signalDataBytesMax } from "./limits.ts";
@@ -37,7 +38,7 @@ const stateOf = ({ taken_at }: SignalRow): SignalState => (taken_at === null ? "
 
 const signalJson = (row: SignalRow) => ({
   ...{ number: row.sequence, name: row.name, state: stateOf(row) },
-  ...(row.data !== null && { data: storedJson(row.data) }),
+  ...(row.data !== null && { data: storedJson(row.data) ?? null }),
   ...{ sent_by: row.sent_by, sent_at: rfc3339(row.sent_at) },
   ...(row.taken_at !== null && { taken_at: rfc3339(row.taken_at) }),
   ...(row.taken_by !== null && { step_id: row.taken_by }),
@@ -50,7 +51,7 @@ const toListMessage = ({
 }: SignalsPage): MessageInitShape<typeof ListRunSignalsResponseSchema> => ({
   signals: signals.map((row) => ({
     ...{ number: BigInt(row.sequence), name: row.name, state: stateOf(row) },
-    ...(row.data !== null && { data: fromJson(ValueSchema, storedJson(row.data) as JsonValue) }),
+    ...(row.data !== null && { data: fromJson(ValueSchema, storedJson<JsonValue>(row.data) ?? null) }),
     ...{ sentBy: row.sent_by, sentAt: timestampOf(row.sent_at), stepId: row.taken_by ?? "" },
     ...(row.taken_at !== null && { takenAt: timestampOf(row.taken_at) }),
   })),
@@ -86,7 +87,7 @@ export const signalOperations = (signals: SignalBox): Operation[] => [
   unary({
     name: "runs.signals",
     action: "runs:read",
-    summary: "What was sent to a run by name, newest first: taken by a step, or kept for one.",
+    summary: "What was sent to a run by name, newest first: taken by a step, or kept.",
     reads: true,
     input: Type.Object({
       id,
