@@ -103,7 +103,11 @@ async function overHttp(options: McpOptions, { host, port, portFile }: McpFlags,
 export async function runMcp(flags: McpFlags, io: Io): Promise<void> {
   const { serverUrl, allowWrites = false, staticOnly = false } = flags;
   const options: McpOptions = {
-    target: targetOf({ ...flags, ...(serverUrl !== undefined && { server: serverUrl }) }, io),
+    // An editor starts it in any folder, which must not choose the server.
+    target: targetOf(
+      { ...flags, ...(serverUrl !== undefined && { server: serverUrl }) },
+      { ...io, environment: { ...io.environment, SVC_NO_DISCOVERY: "1" } },
+    ),
     allowsWrites: allowWrites,
     isStatic: staticOnly,
   };
