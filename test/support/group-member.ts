@@ -40,6 +40,8 @@ export function joinGroup(
   const request = { namespace, groupName, consumerId };
   const over = (async () => {
     for await (const event of pubsubClient(url, key).joinConsumerGroup(request, { signal: leave.signal })) {
+      // A stream that ends before its first message brings an empty one (proto/README.md).
+      if (event.topic === "") continue;
       got.push(event);
       await onEvent(event);
     }
