@@ -1,6 +1,7 @@
 import { type Client, createClient, createWorker, type Worker } from "../../src/sdk/index.ts";
 import { sharedPostgres } from "./postgres.ts";
 import {
+  type Answer,
   type Caller,
   callerOf,
   type EngineName,
@@ -11,6 +12,7 @@ import {
   type SpawnOptions,
   spawnServer,
 } from "./server.ts";
+import { until } from "./until.ts";
 
 /**
  * A world is a named set of circumstances in which a server of svc runs at its users: its database, what speaks between, its
@@ -184,10 +186,23 @@ export async function enter(world: World, program?: readonly string[]): Promise<
     const url = (await around.front?.(server.url)) ?? server.url;
     const adminKey = around.key ?? server.adminKey;
     const client = createClient({ url, apiKey: adminKey });
-    const caller = callerOf(
+    const { api, rpc } = callerOf(
       () => url,
       () => adminKey,
     );
+    // A node without processor for a second is cut off from its database: clients ask again.
+    const answered = (ask: () => Promise<Answer>) =>
+      until(
+        async () => {
+          const answer = await ask();
+          return answer.status !== 503 && answer;
+        },
+        { about: "an answer" },
+      );
+    const caller: Caller = {
+      api: (...asked) => answered(() => api(...asked)),
+      rpc: (...asked) => answered(() => rpc(...asked)),
+    };
     return {
       inside: { ...caller, world, server, url, adminKey, client },
       async work(given) {
