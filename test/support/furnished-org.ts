@@ -93,7 +93,7 @@ export async function furnishOrg(server: TestServer, org: string) {
       VALUES (${orgId}, ${issuer}, ${marker}, ${marker}, 1)`),
   );
   const hour = Date.now() - (Date.now() % 3_600_000);
-  for (const kind of ["emit", "invoke", "stream", "topic", "wait"])
+  for (const kind of ["start", "emit", "invoke", "stream", "topic", "wait"])
     await store.write((session) =>
       session.run(sql`INSERT INTO flow_edges (environment_id, kind, hour, source, target, count)
         VALUES (${environmentId}, ${kind}, ${hour}, ${marker}, ${marker}, 1)`),
