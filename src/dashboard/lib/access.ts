@@ -194,7 +194,7 @@ export interface OfferedIssuer {
   is_platform: boolean;
 }
 
-/** Those of the org, else of the default org and the platform; nobody needs to be signed in. */
+/** Issuers of the org; without one, those of the default org and of the platform. Asks for no credential. */
 export const offeredIssuers = async (org: string, signal?: AbortSignal) =>
   (
     await rest<{ issuers: OfferedIssuer[] }>(`/api/v1/auth/issuers${queryOf({ org })}`, {

@@ -19,7 +19,7 @@ export const flowCookie = "svc_sign_in";
 
 const digest = (text: string): string => hash("sha256", text, "buffer").toString("base64url");
 
-/** `session`: of a flow that links, the token of the session that began it: nobody else makes its state. */
+/** `session` is the token of the session that began a linking flow: the state is bound to that session. */
 export function proofsOf({ secret, startedAt, returnTo, links }: SignInFlow, issuerId: string, session = "") {
   const of = (word: string) =>
     digest(JSON.stringify([word, issuerId, secret, startedAt, returnTo, links, links ? session : ""]));

@@ -18,7 +18,7 @@ export const exchangesMax = 8;
 export const exchangesOfAllMax = 64;
 /** How long a node believes a provider's discovery and keys. */
 export const providerKeptMs = 10 * 60_000;
-/** The least between two looks for a key that a token names and nobody knows. */
+/** A provider's keys are read again for an unknown key id at most once in this time. */
 export const keysAgainMs = 30_000;
 /** Providers whose discovery and keys a node keeps. */
 export const providersKept = 1_000;

@@ -17,8 +17,8 @@ import { isTrustworthy, type ProviderClaims, refusedToken } from "./rules.ts";
 const jose = () => import("jose");
 
 /**
- * Signatures that only the provider can make: `none` has none, and with HS256 whoever knows the public key
- * could sign.
+ * Algorithms with a private key, which only the provider has. `none` signs nothing; HS256 would take the
+ * public key as a shared secret.
  */
 const algorithms = [
   ...["RS256", "RS384", "RS512", "PS256", "PS384", "PS512"],

@@ -165,8 +165,8 @@ export async function userOf(
 }
 
 /**
- * Whose the identity is from now on, if nobody's before: the user, or the one of a transaction that was
- * faster.
+ * Gives the identity to the user unless another user has it. Answers who has it now: the user, or one of a
+ * transaction that was faster.
  */
 export async function claimIdentity(
   session: Session,

@@ -123,7 +123,7 @@ export function openIssuers(deps: IssuersDeps) {
     return issuer;
   }
 
-  /** With passwords off, nobody could sign in without an issuer that is enabled. */
+  /** An org whose passwords are off keeps an enabled issuer: its people could not sign in otherwise. */
   async function requireOneLeft(session: Session, { orgId }: RoleScope): Promise<void> {
     if ((await rows.issuersOf(session, orgId)).some(({ isEnabled }) => isEnabled)) return;
     throw new Fault("failed_precondition", "passwords are off: an enabled issuer must stay");
