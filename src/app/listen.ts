@@ -125,7 +125,7 @@ export async function listen(host: ServerHost, needs: ListenNeeds): Promise<List
   let url = "";
   const own = [...apiPages, ...docsPages(buildDocs), ...dashboardPages(buildDashboard)];
   // It calls this node, and cannot judge the node's own certificate.
-  if (!tls) own.push(mcpPage(() => url));
+  if (!tls) own.push(mcpPage(edge, () => url));
   const pages = apart ? own : [...own, ...watch.pages];
   const sockets = parts.realtime.serveAt(edge, registry);
   const listening = await listenEdge({ ...offered, ...sockets, pages, draining, trustProxy, port });

@@ -23,6 +23,9 @@ export const mcpListMax = 100;
 export const mcpAgentToolsMax = 100;
 export const mcpTokenCharsMin = 16;
 export const mcpBodyBytesMax = 1024 * 1024;
+/** Requests at `/mcp` of a node that are answered at once: of one key, and of all. */
+export const mcpRequestsMax = 16;
+export const mcpRequestsAllMax = 64;
 /** How long `svc doctor` waits for one answer. */
 export const doctorMsMax = 10_000;
 export const clockOffMsMax = 1_000;

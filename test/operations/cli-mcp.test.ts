@@ -157,6 +157,7 @@ describe.each(engines)("an MCP client on %s", (engine) => {
     };
     const stranger = await server.api("/mcp", { key: "", body: {} });
     expect(stranger.status).toBe(401);
+    expect((await server.api("/mcp", { key: "ifkey_nobody", body: {} })).status).toBe(401);
     expect((await server.api("/mcp", { body: { tool: "x".repeat(1024 * 1024) } })).status).toBe(413);
     const error = { message: "the card was refused", retryable: false };
     const { runId } = await runOnce(server, "charge", { status: "failed", error });
