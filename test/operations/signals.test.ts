@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { signalsKeptMax } from "../../src/domain/engine/runs/signals/limits.ts";
+import { signalDataBytesMax, signalsKeptMax } from "../../src/domain/engine/runs/signals/limits.ts";
 import { sql } from "../../src/kit/sql.ts";
 import {
   type Client,
@@ -9,6 +9,7 @@ import {
   testFunction,
   type Worker,
 } from "../../src/sdk/index.ts";
+import { canonical, probesOf } from "../attack/doors-values.ts";
 import { pullWorker } from "../support/pull-worker.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
 import { lookerKey } from "../support/thing-doors.ts";
@@ -124,6 +125,38 @@ describe.each(engines)("signals on %s", (engine) => {
     // A repeat is answered when the run is over; another signal is refused.
     expect(await client.runs.signal(runId, "approve", 1, { idempotencyKey: "a" })).toBe("taken");
     expect(client.runs.signal(runId, "approve", 1)).rejects.toMatchObject({ code: "failed_precondition" });
+  }, 30_000);
+
+  test("its data is whatever JSON every door takes, and comes back as it was", async () => {
+    await server.rpc("SvcService", "RegisterFunction", { id: "unserved", triggers: [] });
+    const runId = await start("unserved");
+    const probes = probesOf(() => 0.5, false).filter(
+      ({ textOnly, text }) => !textOnly && text.length <= signalDataBytesMax,
+    );
+    const answers = await Promise.all(
+      probes.map(({ text }, at) =>
+        fetch(`${server.url}/svc.v1.SvcService/SignalRun`, {
+          method: "POST",
+          headers: { authorization: `Bearer ${server.adminKey}`, "content-type": "application/json" },
+          body: `{"runId":"${runId}","name":"n${at}","data":${text}}`,
+        }),
+      ),
+    );
+    const refused = probes.filter((_, at) => !answers[at]!.ok).map(({ name }) => name);
+    expect(refused).toEqual(probes.filter(({ fits }) => !fits).map(({ name }) => name));
+    const listed = new Map<string, { data?: unknown }>();
+    for (let before = ""; ; ) {
+      const { body } = await server.api(`/api/v1/runs/${runId}/signals?limit=200${before}`);
+      for (const one of body.signals) listed.set(one.name, one);
+      if (!body.has_more) break;
+      before = `&before=${body.signals.at(-1).number}`;
+    }
+    for (const [at, { name, text, fits }] of probes.entries()) {
+      const shown = listed.get(`n${at}`);
+      expect([name, shown !== undefined]).toEqual([name, fits]);
+      if (shown && "data" in shown)
+        expect([name, canonical(shown.data)]).toEqual([name, canonical(JSON.parse(text))]);
+    }
   }, 30_000);
 
   test("kept signals are taken in the order in which they came, exactly once, by all branches", async () => {
