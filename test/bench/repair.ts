@@ -1,10 +1,11 @@
 /**
- * `bun run bench:repair [--engine postgres|libsql] [--only repair|replay] [--runs 100000] [--events 1000000] [--every 10] [--rate 200]`
+ * `bun run bench:repair [--engine postgres|libsql] [--only repair|replay|deletion] [--runs 100000] [--events 1000000] [--every 10] [--rate 200]`
  *
  * Work on the past beside live traffic. `repair`: so many failed runs go on by one repair, which is paused while the server is
  * started anew. `replay`: a function is started on every tenth of so many events, while events of the same name and others go on
- * coming; the server is killed once. What live runs wait for from emit to handler is told before and during it. It fails when a live
- * p99 is more than 1.5 times its usual, a record does not add up, or an event has not exactly one run.
+ * coming; the server is killed once. `deletion`: so many ended runs are deleted by `DeleteRuns`, call after call. What live runs
+ * wait for from emit to handler is told before and during it. It fails when a live p99 is more than 1.5 times its usual, a record does
+ * not add up, or an event has not exactly one run.
  */
 import { parseArgs } from "node:util";
 import { systemClock } from "../../src/kit/clock.ts";
@@ -300,7 +301,40 @@ async function replay(place: Place): Promise<void> {
   require(counts.done + counts.skipped! >= eventCount / every, "replay: the record does not add up");
 }
 
-const scenes = { repair, replay };
+async function deletion(place: Place): Promise<void> {
+  const { engine, server } = place;
+  await planted(place, plantFailed);
+  const live = openLive(server, "bench.live");
+  const { url, adminKey: apiKey } = server;
+  const liveOne = createFunction<Record<string, { at: number }>>(
+    { id: "bench-live", triggers: [{ event: "bench.live" }] },
+    async ({ event }) => live.handled(event.data),
+  );
+  const worker = createWorker({ url, apiKey, functions: [liveOne], maxConcurrentJobs: 100 });
+  await worker.start();
+  live.begin();
+  await Bun.sleep(settleMs);
+  live.taken();
+  await Bun.sleep(quietMs);
+  const before = live.taken();
+  const client = clientOf(server);
+  const from = performance.now();
+  let gone = 0;
+  for (let hasMore = true; hasMore; ) {
+    const answer = await client.runs.deleteMany({ functionId: "bench-broken", limit: 10_000 });
+    gone += answer.deleted;
+    hasMore = answer.hasMore;
+  }
+  const seconds = (performance.now() - from) / 1000;
+  const during = live.taken();
+  await live.stop();
+  await worker.stop();
+  console.log(`${engine}: ${gone} runs deleted in ${seconds.toFixed(0)} s`);
+  judge("deletion", before, during);
+  require(gone === runCount, "deletion: not all are gone");
+}
+
+const scenes = { repair, replay, deletion };
 
 for (const engine of engines)
   for (const [name, scene] of Object.entries(scenes)) {

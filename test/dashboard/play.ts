@@ -62,6 +62,18 @@ function watchful(page: Page, hands: Hands, breaches: string[]): Hands {
   };
 }
 
+/** What the page says, and what it read last, of a page that does not show what it should. */
+const lastWords = (page: Page): Promise<string> =>
+  page.evaluate(() => {
+    const reads = performance.getEntriesByType("resource").slice(-8) as PerformanceResourceTiming[];
+    const told = reads.map(({ name, startTime, duration, responseStatus }) =>
+      [name, responseStatus, `at ${Math.round(startTime)} for ${Math.round(duration)} ms`].join(" "),
+    );
+    return [`now ${Math.round(performance.now())}`, ...told, document.body.textContent.slice(0, 600)].join(
+      "\n",
+    );
+  });
+
 let words = 0;
 
 async function play(
@@ -95,7 +107,9 @@ async function play(
       await scene.awaits?.(stage);
       const since = lived.now();
       const shown = await scene.make?.(stage);
-      await shown?.waitFor();
+      await shown?.waitFor().catch(async (error) => {
+        throw new Error(`${path}: ${await lastWords(page)}`, { cause: error });
+      });
       if (shown) seen[area ? `${area} ${path}` : path] = Math.round(lived.now() - since);
       await scene.act(stage);
       await until(() => scene.found(stage), { about: `the API to say what was done in ${path}` });

@@ -32,6 +32,7 @@ export const leftToNight: readonly Left[] = [
     engine: "postgres",
     files: [
       "contract/policy-doors",
+      "contract/thing-doors",
       ...[
         ...["agent-tools", "attribute-names", "cli", "cli-commands", "cli-mcp", "cli-tail", "client-words"],
         ...["sdk", "sdk-groups", "sdk-kv", "sdk-projections", "sdk-sequences", "sdk-steps", "sdk-streams"],
@@ -49,10 +50,16 @@ export const leftToNight: readonly Left[] = [
           "config",
         ],
         ...["joined-traces", "guarded-store", "intruder-groups", "intruder-live", "refused-reports"],
-        ...["oidc-hostile", "oidc-device", "issuers"],
+        ...["oidc-hostile", "oidc-device", "issuers", "people", "policy-things", "worker-goodbyes"],
+        ...["sdk-branches", "sdk-errors", "sdk-given-values", "sdk-large-reports", "worker-stream"],
         ...["unsent-jobs", "worker-leases", "workers", "large-pages", "made-under-deleted"],
       ].map((name) => `operations/${name}`),
     ],
+  },
+  {
+    why: "how much starts read at once, by one text of SQL: on libSQL by day",
+    engine: "postgres",
+    files: ["operations/large-starts"],
   },
   {
     why: "what people see on the pages, in which the engines cannot differ: on libSQL by day",

@@ -1,0 +1,61 @@
+/**
+ * Readers of outputs in one process, over server-sent events. Says `ready` once each has its first byte; on SIGUSR2 how many
+ * chunks came, how many not behind the one before, how many readers have ended, and how old chunks were.
+ */
+import "./ends-with-parent.ts";
+import { percentile } from "./figures.ts";
+
+const options = JSON.parse(process.argv[2]!) as {
+  url: string;
+  keys: readonly string[];
+  runIds: readonly string[];
+  readersOfEach: number;
+};
+const now = () => performance.timeOrigin + performance.now();
+const ages: number[] = [];
+let chunks = 0;
+let wrong = 0;
+let ended = 0;
+
+async function read(runId: string, key: string, begun: () => void): Promise<void> {
+  const answer = await fetch(`${options.url}/api/v1/runs/${runId}/outputs/tokens`, {
+    headers: { authorization: `Bearer ${key}` },
+  });
+  if (!answer.ok) throw new Error(`${answer.status} ${await answer.text()}`);
+  const decoder = new TextDecoder();
+  let rest = "";
+  let next = 0;
+  for await (const bytes of answer.body as unknown as AsyncIterable<Uint8Array>) {
+    begun();
+    const events = (rest + decoder.decode(bytes, { stream: true })).split("\n\n");
+    rest = events.pop() ?? "";
+    const at = now();
+    for (const event of events) {
+      const index = /^id: (\d+)$/m.exec(event)?.[1];
+      if (index === undefined) continue;
+      chunks++;
+      if (Number(index) !== next) wrong++;
+      next = Number(index) + 1;
+      ages.push(at - Number(/"at":([\d.]+)/.exec(event)![1]));
+    }
+  }
+  ended++;
+}
+
+await Promise.all(
+  options.runIds.flatMap((runId, run) =>
+    Array.from({ length: options.readersOfEach }, (_, place) => {
+      const key = options.keys[(run + place) % options.keys.length]!;
+      return new Promise<void>((begun, failed) => void read(runId, key, begun).catch(failed));
+    }),
+  ),
+);
+
+process.on("SIGUSR2", () => {
+  // Sorting a million would hold up those that still read.
+  const isOver = ended === options.runIds.length * options.readersOfEach;
+  const sorted = isOver ? ages.toSorted((one, other) => one - other) : [];
+  const [p50, p99, max] = [percentile(sorted, 0.5), percentile(sorted, 0.99), sorted.at(-1) ?? 0];
+  process.stdout.write(`${JSON.stringify({ chunks, wrong, ended, p50, p99, max })}\n`);
+});
+process.stdout.write("ready\n");

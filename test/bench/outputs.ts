@@ -1,0 +1,133 @@
+/**
+ * `bun run bench:outputs [--engine postgres|libsql] [--only readers|writers] [--seconds 15] [--pace 200]`
+ *
+ * Outputs of runs, from `write` to a reader of server-sent events. `readers`: one run writes so many chunks a second to 500
+ * readers. `writers`: a hundred runs do, each with a reader, beside emits at an even rate, whose latency stands beside that before. It
+ * fails when a chunk is missing, comes twice, or takes over half a second at p99, or when emits take over 1.2 times their usual.
+ */
+import { parseArgs } from "node:util";
+import { createClient, createFunction, createWorker } from "../../src/sdk/index.ts";
+import { engines, type SpawnedServer, spawnServer } from "../support/server.ts";
+import { until } from "../support/until.ts";
+import { runToEnd, startProgram, stopAll } from "./processes.ts";
+
+const { values: given } = parseArgs({
+  options: {
+    engine: { type: "string" },
+    only: { type: "string" },
+    seconds: { type: "string", default: "15" },
+    pace: { type: "string", default: "200" },
+  },
+});
+const [seconds, pace] = [Number(given.seconds), Number(given.pace)];
+const p99Max = 500;
+const timesMax = 1.2;
+/** A caller has at most 200 readers. */
+const keysOfReaders = 3;
+const emits = { callers: 8, rate: 200, batch: 1, event: "bench.nobody" };
+
+const now = () => performance.timeOrigin + performance.now();
+
+function require(holds: boolean, what: string): void {
+  if (holds) return;
+  console.error(`FAILED ${what}`);
+  process.exitCode = 1;
+}
+
+async function keysOf(server: SpawnedServer): Promise<string[]> {
+  const make = async (name: string) => {
+    const answer = await server.api("/api/v1/apikeys", { body: { name, role_ids: ["admin"] } });
+    if (answer.status >= 300) throw new Error(JSON.stringify(answer.body));
+    return (answer.body as { key: string }).key;
+  };
+  return Promise.all(Array.from({ length: keysOfReaders }, (_, place) => make(`reader-${place}`)));
+}
+
+/** So many runs write at once, and `readers` of them each; what the readers saw. */
+async function written(
+  server: SpawnedServer,
+  runCount: number,
+  readersOfEach: number,
+  during = async () => {},
+) {
+  const { url, adminKey: apiKey } = server;
+  const client = createClient({ url, apiKey });
+  const gate = Promise.withResolvers<void>();
+  let entered = 0;
+  let refused = 0;
+  const writes = createFunction({ id: "bench-output", retry: { maxAttempts: 1 } }, async ({ run }) => {
+    entered++;
+    await gate.promise;
+    const output = run.output("tokens");
+    const from = performance.now();
+    for (let made = 0; made < seconds * pace; ) {
+      for (; made < ((performance.now() - from) / 1_000) * pace && made < seconds * pace; made++)
+        void output.write({ at: now(), token: " word" }).catch(() => refused++);
+      await Bun.sleep(5);
+    }
+  });
+  const worker = createWorker({ url, apiKey, functions: [writes], maxConcurrentJobs: runCount });
+  await worker.start();
+  const runIds = await Promise.all(
+    Array.from({ length: runCount }, async () => (await client.invokeFunction(writes, {})).runId),
+  );
+  await until(() => entered === runCount, { about: "every run", deadlineMs: 30_000 });
+  const keys = await keysOf(server);
+  const readers = await startProgram(
+    "outputs-readers.ts",
+    { url, keys, runIds, readersOfEach },
+    { first: "ready" },
+  );
+  const began = performance.now();
+  gate.resolve();
+  await during();
+  const seen = await until(
+    async () => {
+      const told = await readers.tell<Record<string, number>>();
+      return told.ended === runCount * readersOfEach && told;
+    },
+    { about: "the end of every reader", deadlineMs: (seconds + 120) * 1_000, everyMs: 500 },
+  );
+  const took = (performance.now() - began) / 1_000;
+  await readers.stop();
+  await worker.stop();
+  const wanted = runCount * readersOfEach * seconds * pace;
+  console.log(
+    `  ${runCount} runs x ${pace}/s for ${took.toFixed(1)} s, ${runCount * readersOfEach} readers: ${seen.chunks} of ${wanted} chunks, p50 ${seen.p50!.toFixed(0)} p99 ${seen.p99!.toFixed(0)} max ${seen.max!.toFixed(0)} ms; refused ${refused}`,
+  );
+  require(seen.chunks === wanted && seen.wrong === 0, `chunks: ${seen.wrong} out of order`);
+  require(seen.p99! <= p99Max, `p99 is over ${p99Max} ms`);
+}
+
+const scenes: Record<string, (server: SpawnedServer) => Promise<void>> = {
+  readers: (server) => written(server, 1, 500),
+  async writers(server) {
+    const load = () => runToEnd("load.ts", { url: server.url, key: server.adminKey, ...emits, seconds });
+    await load();
+    const before = await load();
+    let beside: Record<string, number> = {};
+    await written(server, 100, 1, async () => {
+      beside = await load();
+    });
+    const told = ({ p50, p95, p99 }: Record<string, number>) =>
+      [p50, p95, p99].map((ms) => ms!.toFixed(1)).join(" / ");
+    console.log(
+      `  emits at ${emits.rate}/s, p50 / p95 / p99 ms: before ${told(before)}, beside ${told(beside)}`,
+    );
+    require(beside.p50! <= before.p50! * timesMax, "emits beside it are slower");
+  },
+};
+
+for (const engine of engines)
+  for (const [name, scene] of Object.entries(scenes)) {
+    if ((given.engine ?? engine) !== engine || (given.only ?? name) !== name) continue;
+    const server = await spawnServer({ engine });
+    console.log(`${engine}, ${name}`);
+    try {
+      await scene(server);
+    } finally {
+      await stopAll();
+      await server.stop();
+    }
+  }
+process.exit();
