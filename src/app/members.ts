@@ -4,6 +4,7 @@ import type { Keys } from "../domain/access/keys/service.ts";
 import type { Rotated } from "../domain/cluster/nodes/service.ts";
 import { knowsKinds } from "../domain/engine/debounce/arm.ts";
 import { knowsOpenWaits } from "../domain/engine/runs/execution/yield-waits.ts";
+import { knowsPins } from "../domain/engine/runs/pins/pins.ts";
 import type { SystemClock } from "../kit/clock.ts";
 import { confirmMs, keyLeaseMs } from "../kit/limits.ts";
 import { Waker } from "../kit/loop.ts";
@@ -49,7 +50,7 @@ export function openMembers(host: Host, needs: MembersNeeds) {
       clock_offset_ms: clock.offset(),
       clock_uncertainty_ms: time.uncertaintyMs(),
       bus_connected: bus.connected(),
-      knows: [knowsKinds, knowsOpenWaits],
+      knows: [knowsKinds, knowsOpenWaits, knowsPins],
     }),
   });
   /** A node replies with its id. */

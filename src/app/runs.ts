@@ -30,6 +30,8 @@ import { openLateStarts } from "../domain/engine/runs/late-start.ts";
 import { RunObservers } from "../domain/engine/runs/observer.ts";
 import { runsOperations } from "../domain/engine/runs/operations.ts";
 import { outputOperations } from "../domain/engine/runs/outputs/operations.ts";
+import { pinOperations } from "../domain/engine/runs/pins/operations.ts";
+import { knowsPins, openPins, type Pins } from "../domain/engine/runs/pins/pins.ts";
 import { openRuns, type Runs } from "../domain/engine/runs/service.ts";
 import { signalOperations } from "../domain/engine/runs/signals/operations.ts";
 import { openRunSpans } from "../domain/engine/runs/spans.ts";
@@ -45,6 +47,7 @@ import { openRunFrames } from "../domain/realtime/pubsub/run-frames.ts";
 import { openStepFrames } from "../domain/realtime/pubsub/step-frames.ts";
 import type { Flow } from "../domain/record/flow/service.ts";
 import { type LoopOptions, Waker } from "../kit/loop.ts";
+import { everyNodeSays } from "../nodes/every-node.ts";
 import type { Host, PartShape } from "./part.ts";
 
 export interface RunsNeeds {
@@ -141,6 +144,10 @@ export function openRunsPart(host: Host, { publishQueued, flow, secretValues }: 
     ]);
     return schemas;
   });
+  const pins = openPins({
+    ...{ store, clock, definitions, onQueued, onMoved: runFrames.moved },
+    everyNodeKnows: everyNodeSays(knowsPins, host),
+  });
   const functions = openFunctions({
     ...{ store, clock, ids, log },
     activated: (target) => onQueued([target]),
@@ -173,10 +180,11 @@ export function openRunsPart(host: Host, { publishQueued, flow, secretValues }: 
       ...runsOperations(runs, serving),
       ...signalOperations(runs.signals),
       ...outputOperations(runs.outputs, leaseHashOf),
+      ...pinOperations(pins),
       ...quotasOperations(quotas),
     ],
     loops: loopsOf({ runs, debounce, batches, ends, dispatcher }, wakers),
-    ...upkeepOf(host, runs, definitions),
+    ...upkeepOf(host, runs, definitions, pins),
     async settled() {
       await Promise.all([runs.drain(), dispatcher.drain()]);
       await spans.drain();
@@ -188,6 +196,7 @@ function upkeepOf(
   { store, clock }: Host,
   runs: Runs,
   definitions: DefinitionsCache,
+  pins: Pins,
 ): Pick<PartShape, "duties" | "checks" | "floorGuards"> {
   return {
     duties: [
@@ -197,6 +206,14 @@ function upkeepOf(
         about: "Deletes idle queues, and brings runs that are older than a limit under it.",
         everyMs: 30_000,
         tick: runs.tidyLanes,
+      },
+      {
+        duty: "retention",
+        name: "runs.pins",
+        about:
+          "Holds runs whose deployment has no worker any more, and queues them again when one comes; they move when their time is over.",
+        everyMs: 1_000,
+        tick: pins.lookOnce,
       },
     ],
     checks: [

@@ -121,7 +121,7 @@ export const fieldWords: Readonly<Record<string, string>> = {
   original_output: "The first output, before any patch or injection.",
   patched: "Whether a person replaced the output.",
   patched_by: "Id of the caller who replaced the output.",
-  pause_reason: "Why the run is held: `sleep`, `wait_event` or `injection`.",
+  pause_reason: "Why the run is held: `sleep`, `wait_event`, `invoke`, `injection` or `deployment_gone`.",
   period_ms: "How long the events must rest before the run starts, in milliseconds.",
   preferred_mode: "`pull` (workers ask for jobs) or `push` (jobs are sent to `endpoint_url`).",
   recording_retention: "How long recordings are kept: days as `30d`, years as `7y`, or `forever`.",

@@ -65,6 +65,7 @@ const pauses: Record<string, StatusLook> = {
   wait_event: { word: "Waiting for event", tone: "idle", icon: "clock" },
   invoke: { word: "Waiting for child", tone: "idle", icon: "child" },
   injection: { word: "Held", tone: "warn", icon: "pause" },
+  deployment_gone: { word: "Deployment gone", tone: "warn", icon: "pause" },
 };
 
 export const lookOf = (status: string, pauseReason?: string, phase?: string): StatusLook =>

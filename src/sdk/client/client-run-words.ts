@@ -1,5 +1,6 @@
 import { dataFields } from "../wire/payload.ts";
-import { safe } from "../wire/retry.ts";
+import { type Message, readRun } from "../wire/read.ts";
+import { once, safe } from "../wire/retry.ts";
 import type { Transport } from "../wire/transport.ts";
 import { readOutput } from "./read-output.ts";
 import { runErasureCalls } from "./run-erasure.ts";
@@ -26,6 +27,11 @@ export function runWordCalls(transport: Transport): RunWordCalls {
     },
 
     output: (runId, name, options = {}) => readOutput(transport, runId, name, options) as never,
+
+    async move(runId, { deployment } = {}) {
+      const asked = { runId, ...(deployment !== undefined && { deployment }) };
+      return readRun(await transport.rpc<Message>("SvcService/MoveRun", asked, once));
+    },
 
     async outputs(runId) {
       const { outputs = [] } = await rpc<{ outputs?: Partial<RunOutput>[] }>("ListRunOutputs", { runId });

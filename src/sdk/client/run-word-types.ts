@@ -1,4 +1,6 @@
+import type { Run } from "../wire/types.ts";
 import type { RunErasureCalls } from "./run-erasure.ts";
+
 export interface RunSignal {
   /** Counts the run's signals from 1. */
   number: number;
@@ -72,6 +74,8 @@ export interface RunWordCalls extends RunErasureCalls {
     name: string,
     options?: OutputOptions,
   ): AsyncGenerator<OutputChunk<Data>, void, void>;
+  /** Gives a pinned run to another deployment: the newest that serves its function, or the named one. */
+  move(runId: string, options?: { deployment?: string }): Promise<Run>;
   /** The outputs of a run. */
   outputs(runId: string): Promise<RunOutput[]>;
 }

@@ -63,6 +63,10 @@ interface TimedOptions {
   startWithin?: Duration;
   /** @deprecated Write `startWithin`. */
   startWithinMs?: number;
+  /** How long a pinned run waits for its deployment once the last worker of it is gone. Default 10 minutes. */
+  pinGrace?: Duration;
+  /** @deprecated Write `pinGrace`. */
+  pinGraceMs?: number;
   /**
    * One run gets many events, as `events`: `size` (at most 1,000) of them, or what there is `timeout` after
    * the first; per value at the path `key`, or of CEL over the event.
@@ -116,6 +120,7 @@ export const knownOfFunction: KnownOptions<FunctionOptions> = {
   idempotency: { ...knownPeriod, ...named("key") },
   singleton: named("mode", "key"),
   ...{ startWithin: true, startWithinMs: "startWithin" },
+  ...{ pin: true, pinGrace: true, pinGraceMs: "pinGrace", pinGone: true },
   batch: { ...timeoutNames, ...named("size", "key") },
   actorKey: true,
   cancelOn: named("event", "match"),

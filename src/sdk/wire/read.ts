@@ -71,6 +71,8 @@ export function readRun(message: Message): Run {
       "errorGroup",
       "redactedAt",
       "redactedBy",
+      "pinnedTo",
+      "movesAt",
     ]),
     ...(Array.isArray(message.attemptLog) && { attemptLog: message.attemptLog.map(readAttempt) }),
     ...(message.attributes !== undefined && { attributes: readAttributes(message.attributes) }),

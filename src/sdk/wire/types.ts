@@ -24,7 +24,7 @@ export interface Run {
   eventId: string;
   eventName: string;
   status: RunStatus;
-  /** `sleep`, `wait_event` or `injection`, while paused. */
+  /** `sleep`, `wait_event`, `invoke`, `injection` or `deployment_gone`, while paused. */
   pauseReason?: string;
   attempt: number;
   maxAttempts: number;
@@ -48,6 +48,10 @@ export interface Run {
   phase?: "compensating";
   /** How many of its compensations failed for good; its steps of type `compensate` have the errors. */
   compensationFailed?: number;
+  /** The deployment that alone may have it, while it is not over; see `pin`. */
+  pinnedTo?: string;
+  /** When it moves to another, while that one is gone; left out where it stays. */
+  movesAt?: string;
   /** `no_worker` while it is queued and no connected worker serves its function. */
   blockingReason?: "no_worker";
   /** `policy` while policies keep it from the workers that asked; `runs.get` alone says so. */
@@ -178,6 +182,14 @@ export interface FunctionDefinition {
    * (`warn`, the default), or fails with the code NONDETERMINISM at its next wait or its end (`fail`).
    */
   nondeterminism?: "warn" | "fail";
+  /**
+   * A run stays with the deployment of the worker that takes it first, with all its attempts and until it is
+   * undone, while a worker of that deployment is connected. Default false. Not for `push`.
+   */
+  pin?: boolean;
+  pinGraceMs?: number;
+  /** What becomes of it then: it moves to the newest deployment (default), or waits for `runs.move`. */
+  pinGone?: "move" | "hold";
 }
 
 /** What a worker registers beyond the definition. */

@@ -12,6 +12,7 @@ import { redactions } from "./0075_redactions.ts";
 import { issuers } from "./0076_issuers.ts";
 import { runSignals } from "./0077_run_signals.ts";
 import { runOutputs } from "./0078_run_outputs.ts";
+import { pinnedRuns } from "./0080_pinned_runs.ts";
 
 /** What came after 0.40.0, in order; a landed one is never edited. The rows of `tables/` have it, too. */
 export const migrations: readonly Migration[] = [
@@ -28,4 +29,5 @@ export const migrations: readonly Migration[] = [
   issuers,
   runSignals,
   runOutputs,
+  pinnedRuns,
 ];

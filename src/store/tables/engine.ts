@@ -1,3 +1,4 @@
+import { deploymentCharsMax } from "../../kit/deployment.ts";
 import { functionIdBytesMax } from "../../kit/limits.ts";
 import { changing, kept, ours, type Tables, utf8 } from "./table.ts";
 
@@ -107,10 +108,10 @@ export const tablesOfEngine: Tables = {
     // open it stays, and steps have theirs. `watched_at`: the run has waits of kind `cancel`. `held_from`:
     // what a held execution was before. `undo_count`: compensations that the worker has reported.
     // `gather_ms`: of several waits, for how long others are gathered once one is met. `ending`: JSON of what
-    // the run ends with once they ran. `lane_id` is NULL for functions without a limit. In
-    // `executions_by_lane` the run's id is an expression on PostgreSQL, which would otherwise use that index
-    // to find a run by its id, after counting the table while it was empty, and read all of it for each
-    // flush.
+    // the run ends with once they ran. `pinned_to`: the deployment that alone may have it, null for any.
+    // `lane_id` is NULL for functions without a limit. In `executions_by_lane` the run's id is an expression
+    // on PostgreSQL, which would otherwise use that index to find a run by its id, after counting the table
+    // while it was empty, and read all of it for each flush.
     columns: `run_id TEXT PRIMARY KEY, environment_id TEXT NOT NULL, function_id TEXT NOT NULL,
       function_version BIGINT NOT NULL, state TEXT NOT NULL, wake_at BIGINT NOT NULL,
       execution_seq BIGINT NOT NULL, attempt BIGINT NOT NULL, max_attempts BIGINT NOT NULL, lease_hash TEXT,
@@ -118,7 +119,7 @@ export const tablesOfEngine: Tables = {
       history_count BIGINT NOT NULL, lost_count BIGINT NOT NULL, waiting_step_id TEXT, timeout_at BIGINT,
       pause_requested_at BIGINT, seen_position BIGINT NOT NULL DEFAULT 0, watched_at BIGINT,
       parent_run_id TEXT, held_from TEXT, held_wake_at BIGINT, held_at BIGINT, held_by TEXT, lane_id TEXT,
-      undo_count BIGINT NOT NULL DEFAULT 0, ending TEXT, head_start_ms BIGINT, gather_ms BIGINT`,
+      undo_count BIGINT NOT NULL DEFAULT 0, ending TEXT, head_start_ms BIGINT, gather_ms BIGINT, pinned_to TEXT`,
     indexes: [
       { libsql: "executions_by_lane (environment_id, function_id, state, wake_at, run_id)" },
       "executions_by_wake (wake_at) WHERE state <> 'queued'",
@@ -128,10 +129,11 @@ export const tablesOfEngine: Tables = {
       "executions_timeout_by_environment (environment_id, (timeout_at + 0)) WHERE timeout_at IS NOT NULL",
       "executions_begun_in_lane (lane_id, wake_at, run_id) WHERE state = 'queued' AND lane_id IS NOT NULL AND execution_seq > 0",
       { postgres: "executions_by_lane (environment_id, function_id, state, wake_at, (run_id || ''))" },
+      "executions_pinned (environment_id, function_id, pinned_to, state, run_id) WHERE pinned_to IS NOT NULL",
     ],
     room: `${changing}, autovacuum_vacuum_cost_delay = 0`,
     purge: { at: 50, under: "runs" },
-    texts: { state: ours, expr: ours },
+    texts: { state: ours, expr: ours, pinned_to: deploymentCharsMax },
     exported: "of runs that are not over",
   },
   steps: {

@@ -33,6 +33,8 @@ const statusAfter: Record<string, readonly [status: string, pauseReason?: string
   "run.waiting": ["paused", "wait_event"],
   "run.invoking": ["paused", "invoke"],
   "run.paused": ["paused", "injection"],
+  "run.stranded": ["paused", "deployment_gone"],
+  "run.requeued": ["waiting_for_capacity"],
   "run.woken": ["waiting_for_capacity"],
   "run.resumed": ["waiting_for_capacity"],
   "run.lease_expired": ["waiting_for_capacity"],

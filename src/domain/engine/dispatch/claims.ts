@@ -1,3 +1,4 @@
+import type { Instant } from "../../../kit/clock.ts";
 import { laneLookMax, pollJobsMax } from "../../../kit/limits.ts";
 import type { Tracer } from "../../../kit/trace.ts";
 import type { Basics } from "../../../store/store.ts";
@@ -80,22 +81,30 @@ export class Claims {
 
   /** Finds out which lanes of limited functions have work. Only for queues that a worker waits for. */
   async #lookAtStaleLanes(): Promise<void> {
-    const looks: Promise<void>[] = [];
-    for (const queue of this.#deps.queues.all())
+    const { queues } = this.#deps;
+    const looks: Promise<FunctionQueue | undefined>[] = [];
+    for (const queue of queues.all())
       if (queue.limited?.stale && isAwaited(queue)) looks.push(this.#lookAtLanes(queue, queue.limited));
-    if (looks.length > 0) await Promise.all(looks);
+    if (looks.length === 0) return;
+    const turned = (await Promise.all(looks)).filter((queue) => queue !== undefined);
+    if (turned.length === 0) return;
+    for (const queue of turned) if (isAwaited(queue)) queues.repin(queue, queue.pin === undefined);
+    await this.#lookAtStaleLanes();
   }
 
-  async #lookAtLanes(queue: FunctionQueue, lanes: LimitedLanes): Promise<void> {
+  /** Answers the queue when its function pins its runs and it is for all deployments, or the other way. */
+  async #lookAtLanes(queue: FunctionQueue, lanes: LimitedLanes): Promise<FunctionQueue | undefined> {
     const { runs, clock } = this.#deps;
     lanes.stale = false;
     queue.lookedAt = clock.now();
     try {
       const found = await runs.lookAtLanes(queue, lanes.after);
+      if ((found.pins ?? false) !== (queue.pin !== undefined)) return queue;
       if (found.limit === undefined) {
         queue.limited = undefined;
         queue.dirty = true;
       } else noteLook(lanes, found, laneLookMax);
+      return undefined;
     } catch (error) {
       lanes.stale = true;
       throw error;
@@ -104,21 +113,22 @@ export class Claims {
 
   /**
    * Returns how many runs were claimed. Functions with and without a limit are claimed in one transaction
-   * each.
+   * each; those that pin their runs in further ones.
    */
   async #claim({ demands, limited }: ClaimPlan): Promise<number> {
     const { runs, clock } = this.#deps;
     const now = clock.now();
     const startedAt = clock.elapsed();
-    const [unlimitedClaim, limitedClaim] = await Promise.allSettled([
+    const [first = [], ...pinned] = roundsOf(limited);
+    const [unlimitedClaim, ...limitedClaims] = await Promise.allSettled([
       demands.length === 0 ? undefined : runs.claim({ now, demands }),
-      limited.length === 0 ? undefined : runs.claimLimited({ now, demands: limited }),
+      this.#claimLimited(first, now),
+      this.#claimPinned(pinned, now),
     ]);
     for (const { queue, since } of demands)
       if (since === 0) queue.wholeLooks.took(clock.elapsed() - startedAt);
-    // Both are noted before either failure is thrown: what one has claimed must reach its workers.
+    // All are noted before a failure is thrown: what one has claimed must reach its workers.
     if (unlimitedClaim.status === "rejected") for (const { queue } of demands) queue.dirty = true;
-    if (limitedClaim.status === "rejected") for (const { state } of limited) noteClaimFailed(state);
     let count = 0;
     if (unlimitedClaim.status === "fulfilled" && unlimitedClaim.value) {
       const { runs: rows, limited: nowLimited } = unlimitedClaim.value;
@@ -126,13 +136,34 @@ export class Claims {
       await this.#assign(rows, demands);
       count += rows.length;
     }
-    if (limitedClaim.status === "fulfilled" && limitedClaim.value) {
-      const { runs: rows, lanes } = limitedClaim.value;
-      this.#noteLanes(limited, lanes);
-      await this.#assign(rows, limited);
-      count += rows.length;
-    }
-    for (const one of [unlimitedClaim, limitedClaim]) if (one.status === "rejected") throw one.reason;
+    for (const one of limitedClaims) if (one.status === "fulfilled") count += one.value;
+    for (const one of [unlimitedClaim, ...limitedClaims]) if (one.status === "rejected") throw one.reason;
+    return count;
+  }
+
+  async #claimLimited(demands: ClaimPlan["limited"], now: Instant): Promise<number> {
+    if (demands.length === 0) return 0;
+    const { runs } = this.#deps;
+    const claimed = await runs.claimLimited({ now, demands }).catch((error) => {
+      for (const { state } of demands) noteClaimFailed(state);
+      throw error;
+    });
+    this.#noteLanes(demands, claimed.lanes);
+    await this.#assign(claimed.runs, demands);
+    return claimed.runs.length;
+  }
+
+  /** One after the other: they ask for the same lanes. A round after one that failed is claimed, too. */
+  async #claimPinned(rounds: readonly ClaimPlan["limited"][], now: Instant): Promise<number> {
+    let count = 0;
+    let failed: { error: unknown } | undefined;
+    for (const round of rounds)
+      try {
+        count += await this.#claimLimited(round, now);
+      } catch (error) {
+        failed ??= { error };
+      }
+    if (failed) throw failed.error;
     return count;
   }
 
@@ -179,6 +210,23 @@ export class Claims {
     for (const [at, { queue, claimSlots }] of demands.entries())
       noteServed(queue, claimSlots.length, counts[at]!);
   }
+}
+
+/**
+ * What one statement may ask for: first all functions that do not pin their runs, then the others, of each
+ * one deployment at a time. A statement that asked for a lane twice would count its leases wrong.
+ */
+function roundsOf(limited: ClaimPlan["limited"]): ClaimPlan["limited"][] {
+  const rounds: ClaimPlan["limited"][] = [[]];
+  const places = new Map<string, number>();
+  for (const demand of limited) {
+    const key = `${demand.environmentId}\n${demand.functionId}`;
+    const round = demand.pin ? (places.get(key) ?? 0) + 1 : 0;
+    if (demand.pin) places.set(key, round);
+    rounds[round] ??= [];
+    rounds[round].push(demand);
+  }
+  return rounds;
 }
 
 /** A claim asked for `asked` runs of the queue and got `count`. */

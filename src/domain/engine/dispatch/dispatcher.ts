@@ -61,8 +61,9 @@ export function openDispatcher(deps: DispatcherDeps) {
     worker.askedAt = clock.now();
     worker.functionIds = request.functionIds;
     worker.leaseMs = request.leaseMs ?? leaseMs;
-    worker.deployment = request.deployment;
-    const polledQueues = request.functionIds.map((id) => queues.of(request.environmentId, id));
+    const { environmentId, deployment } = request;
+    worker.deployment = deployment;
+    const polledQueues = request.functionIds.map((id) => queues.of(environmentId, id, deployment));
     const poll = polls.open(request, worker, polledQueues, resolve);
     if (poll.available <= 0) worker.spare = 0;
     if (poll.available <= 0 || draining || request.signal.aborted) {

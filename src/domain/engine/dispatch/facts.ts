@@ -58,12 +58,12 @@ export function dispatchFacts(queues: Iterable<FunctionQueue>, idleWorkers: Idle
   });
   return {
     sessions,
-    buckets: known.map(({ environmentId, functionId, createdAt, lastDispatchedAt }) => ({
-      environmentId,
-      functionId,
-      createdAt,
-      lastDispatchedAt,
-      reserved: unfetched.get(`${environmentId}\n${functionId}`) ?? 0,
-    })),
+    buckets: known.map(({ environmentId, functionId, createdAt, lastDispatchedAt }) => {
+      const key = `${environmentId}\n${functionId}`;
+      const reserved = unfetched.get(key) ?? 0;
+      // A function that pins its runs has several queues.
+      unfetched.delete(key);
+      return { environmentId, functionId, createdAt, lastDispatchedAt, reserved };
+    }),
   };
 }

@@ -110,7 +110,8 @@ function demandsOf(
     queue.lookedAt = now;
     if (queue.limited) {
       const laneIds = nextLanes(queue.limited, slots.length);
-      plan.limited.push({ ...demand, state: queue.limited, laneIds, paced: queue.limited.paced });
+      const { limited: state, pin } = queue;
+      plan.limited.push({ ...demand, state, laneIds, paced: state.paced, pin });
       continue;
     }
     queue.dirty = false;

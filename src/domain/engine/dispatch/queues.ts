@@ -65,6 +65,8 @@ export interface FunctionQueue {
   hasWork: boolean;
   /** Set while the function is known to have a concurrency limit: its lanes by concurrency key. */
   limited: LimitedLanes | undefined;
+  /** Of a function that pins its runs: which workers the queue is of; null for those that do not say. */
+  pin: { deployment: string | null } | undefined;
   createdAt: Instant;
   lastDispatchedAt: Instant | undefined;
   /** Says when a claim ignores `since` and looks at the whole queue. */
@@ -109,6 +111,7 @@ const newFunctionQueue = (environmentId: string, functionId: string, now: Instan
   served: 0,
   hasWork: false,
   limited: undefined,
+  pin: undefined,
   createdAt: now,
   lastDispatchedAt: undefined,
   wholeLooks: new WholeLooks({ everyMs: wholeEveryMs, shareMax: wholeShareMax }),
@@ -148,28 +151,64 @@ export function expectedWorker(queue: FunctionQueue, workers: IdleWorkers): Idle
 export class FunctionQueues {
   readonly #clock: Clock;
   readonly #queues = new Map<string, FunctionQueue>();
+  /** Functions that pin their runs, as the last look found: each has a queue for each deployment. */
+  readonly #pinned = new Map<string, Map<string | null, FunctionQueue>>();
 
   constructor(clock: Clock) {
     this.#clock = clock;
   }
 
-  all(): Iterable<FunctionQueue> {
-    return this.#queues.values();
+  *all(): Iterable<FunctionQueue> {
+    yield* this.#queues.values();
+    for (const byDeployment of this.#pinned.values()) yield* byDeployment.values();
   }
 
-  /** Undefined when no worker has polled for the function here. */
+  /** Undefined when no worker has polled for the function here, or when it pins its runs. */
   find(environmentId: string, functionId: string): FunctionQueue | undefined {
     return this.#queues.get(`${environmentId}\n${functionId}`);
   }
 
-  of(environmentId: string, functionId: string): FunctionQueue {
+  of(environmentId: string, functionId: string, deployment?: string): FunctionQueue {
     const key = `${environmentId}\n${functionId}`;
-    let queue = this.#queues.get(key);
-    if (!queue) {
-      queue = newFunctionQueue(environmentId, functionId, this.#clock.now());
-      this.#queues.set(key, queue);
+    const byDeployment = this.#pinned.get(key);
+    const place = deployment ?? null;
+    const known = byDeployment ? byDeployment.get(place) : this.#queues.get(key);
+    if (known) return known;
+    const queue = newFunctionQueue(environmentId, functionId, this.#clock.now());
+    if (!byDeployment) this.#queues.set(key, queue);
+    else {
+      queue.limited = newLimitedLanes();
+      queue.pin = { deployment: place };
+      byDeployment.set(place, queue);
     }
     return queue;
+  }
+
+  /**
+   * A look found that the function pins its runs, or does so no more: its polls and idle workers go to other
+   * queues, whose lanes nobody has looked at yet.
+   */
+  repin({ environmentId, functionId }: FunctionQueue, pins: boolean): void {
+    const key = `${environmentId}\n${functionId}`;
+    const before = this.#ofFunction(key);
+    this.#queues.delete(key);
+    this.#pinned.delete(key);
+    if (pins) this.#pinned.set(key, new Map());
+    for (const old of before) {
+      for (const poll of old.polls) {
+        const queue = this.of(environmentId, functionId, poll.deployment);
+        poll.queues = poll.queues.map((one) => (one === old ? queue : one));
+        queue.polls.add(poll);
+      }
+      for (const worker of old.idle) this.of(environmentId, functionId, worker.deployment).idle.add(worker);
+      old.polls.clear();
+      old.idle.clear();
+    }
+  }
+
+  #ofFunction(key: string): FunctionQueue[] {
+    const plain = this.#queues.get(key);
+    return [...(plain ? [plain] : []), ...(this.#pinned.get(key)?.values() ?? [])];
   }
 
   /** Adds the poll to its queues. Returns whether one of them may have work. */
@@ -190,38 +229,48 @@ export class FunctionQueues {
    * A run was queued (`queued`) or a limited lease ended (`freed`). Returns whether a worker waits for it.
    */
   noteHint({ environmentId, functionId, laneId, freed = false, queued = true }: QueueHint): boolean {
-    const queue = this.find(environmentId, functionId);
-    if (!queue) return false;
-    if (laneId !== undefined && queued) queue.limited ??= newLimitedLanes();
-    if (laneId === undefined) markStale(queue);
-    else if (!queue.limited || !noteHint(queue.limited, laneId, { queued, freed })) return false;
-    return isAwaited(queue);
+    let isAwaitedByOne = false;
+    for (const queue of this.#ofFunction(`${environmentId}\n${functionId}`)) {
+      if (laneId !== undefined && queued) queue.limited ??= newLimitedLanes();
+      if (laneId === undefined) markStale(queue);
+      else if (!queue.limited || !noteHint(queue.limited, laneId, { queued, freed })) continue;
+      isAwaitedByOne ||= isAwaited(queue);
+    }
+    return isAwaitedByOne;
   }
 
   /** Marks polled queues as stale, so that a lost hint delays a run by one tick; forgets the others. */
   tidy(): void {
-    const now = this.#clock.now();
-    for (const [key, queue] of this.#queues) {
-      if (queue.polls.size > 0) markStale(queue);
-      else if (now - queue.lookedAt > unpolledKeptMs) this.#queues.delete(key);
+    tidyQueues(this.#queues, this.#clock.now());
+    for (const [key, byDeployment] of this.#pinned) {
+      tidyQueues(byDeployment, this.#clock.now());
+      if (byDeployment.size === 0) this.#pinned.delete(key);
     }
   }
 
   /** Each poll once, even if it waits for several queues. */
   polls(): Set<HeldPoll> {
     const polls = new Set<HeldPoll>();
-    for (const queue of this.#queues.values()) for (const poll of queue.polls) polls.add(poll);
+    for (const queue of this.all()) for (const poll of queue.polls) polls.add(poll);
     return polls;
   }
 
   /** Returns the polls that were held for the environment. */
   forgetEnvironment(environmentId: string): Set<HeldPoll> {
     const polls = new Set<HeldPoll>();
-    for (const [key, queue] of this.#queues) {
+    for (const queue of [...this.all()]) {
       if (queue.environmentId !== environmentId) continue;
       for (const poll of queue.polls) polls.add(poll);
-      this.#queues.delete(key);
+      this.#queues.delete(`${environmentId}\n${queue.functionId}`);
+      this.#pinned.delete(`${environmentId}\n${queue.functionId}`);
     }
     return polls;
+  }
+}
+
+function tidyQueues<Key>(queues: Map<Key, FunctionQueue>, now: Instant): void {
+  for (const [key, queue] of queues) {
+    if (queue.polls.size > 0) markStale(queue);
+    else if (now - queue.lookedAt > unpolledKeptMs) queues.delete(key);
   }
 }

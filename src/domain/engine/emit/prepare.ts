@@ -133,9 +133,9 @@ function startRun(
   const run = newRun(record, event, { ids, now });
   if (target?.parent) run.parent = target.parent;
   if (!target) addGate(run, record, event);
-  // Only a claim knows what a throttle allows, only the flush what a gate lets through.
-  const mayBegin =
-    record.status === "active" && record.definition.throttle === undefined && run.gate === undefined;
+  // Only a claim knows what a throttle allows and pins the run, only the flush what a gate lets through.
+  const { throttle, pin } = record.definition;
+  const mayBegin = record.status === "active" && !throttle && !pin && run.gate === undefined;
   const reservation = mayBegin ? dispatcher.reserve(run) : undefined;
   if (!reservation) return run;
   reservations.set(run.id, reservation);

@@ -31,6 +31,9 @@ const flowFields = {
   singleton: Type.Optional(Type.Object({ mode: text, key: text })),
   startWithinMs: whole,
   batch: Type.Optional(Type.Object({ size: whole, timeoutMs: whole, key: text })),
+  pin: Type.Optional(Type.Boolean()),
+  pinGraceMs: whole,
+  pinGone: text,
 };
 
 const Register = Type.Object({

@@ -6,7 +6,7 @@ import { storedJson } from "../../../kit/stored-json.ts";
 import type { Session, Store, StoreReader } from "../../../store/store.ts";
 import type { FunctionDefinition, FunctionRecord, FunctionStatus } from "./definition.ts";
 import { bytesOf, cronsOf, undoOnOf } from "./rules.ts";
-import { isPaced, laneLimitOf, throttleGapUs } from "./start-options.ts";
+import { laneLimitOf, pacedOf, throttleGapUs } from "./start-options.ts";
 
 interface FunctionRow {
   environment_id: string;
@@ -116,7 +116,7 @@ export async function insertFunction(session: Session, record: FunctionRecord): 
       undo_on, cron_count, definition_bytes, created_at, updated_at)
     VALUES (${record.environmentId}, ${definition.id}, ${definition.slug}, ${definition.name}, ${record.status},
       ${definition.mode}, ${record.version}, ${JSON.stringify(definition)},
-      ${laneLimitOf(definition) ?? null}, ${isPaced(definition) ? 1 : null}, ${gapOf(definition)},
+      ${laneLimitOf(definition) ?? null}, ${pacedOf(definition)}, ${gapOf(definition)},
       ${definition.throttle?.burst ?? null}, ${undoOnOf(definition)}, ${cronsOf(definition)}, ${bytesOf(definition)},
       ${record.createdAt}, ${record.updatedAt})`);
 }
@@ -127,7 +127,7 @@ export async function updateFunction(session: Session, record: FunctionRecord): 
   await session.run(sql`UPDATE functions SET slug = ${definition.slug}, name = ${definition.name},
       status = ${record.status}, mode = ${definition.mode}, version = ${record.version},
       definition = ${JSON.stringify(definition)}, lane_limit = ${laneLimitOf(definition) ?? null},
-      paced = ${isPaced(definition) ? 1 : null}, throttle_us = ${gapOf(definition)},
+      paced = ${pacedOf(definition)}, throttle_us = ${gapOf(definition)},
       throttle_burst = ${definition.throttle?.burst ?? null}, undo_on = ${undoOnOf(definition)},
       cron_count = ${cronsOf(definition)}, definition_bytes = ${bytesOf(definition)},
       updated_at = ${record.updatedAt}

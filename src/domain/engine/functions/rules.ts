@@ -121,6 +121,8 @@ export function definitionOf(input: RegisterInput): FunctionDefinition {
     ...readAttributes(input.attributes),
     ...flowOf(input),
   };
+  // The server calls an endpoint: it cannot choose which deployment answers.
+  if (definition.pin && mode === "push") throw invalid("pin", "needs a function in pull mode");
   if (input.checked) requireChecked(definition);
   if (input.slug && input.slug !== definition.slug)
     throw invalid("slug", `must be lower-case letters, digits and single hyphens, at most ${slugLengthMax}`);
@@ -321,8 +323,11 @@ export function canonical(value: unknown): string {
   return `{${entries.map(([key, member]) => `${JSON.stringify(key)}:${canonical(member)}`).join(",")}}`;
 }
 
-/** Tells it from other definitions. */
-export const definitionHash = (definition: FunctionDefinition): string => digest([canonical(definition)], 16);
+/** Tells it from other definitions. Whether its runs are pinned makes no other of it. */
+export const definitionHash = (definition: FunctionDefinition): string => {
+  const { pin: _pin, pinGraceMs: _graceMs, pinGone: _gone, ...hashed } = definition;
+  return digest([canonical(hashed)], 16);
+};
 
 export const sameDefinition = (a: FunctionDefinition, b: FunctionDefinition): boolean =>
   canonical(a) === canonical(b);

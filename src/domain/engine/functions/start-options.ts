@@ -12,6 +12,7 @@ import {
   flowPeriodMsMin,
   flowStartsMax,
   idempotencyMsDefault,
+  pinGraceMsMax,
   priorityMax,
   singletonKeptMs,
 } from "./limits.ts";
@@ -33,6 +34,12 @@ export interface FlowOptions {
   startWithinMs?: number;
   /** Events that start one run together: this many, or what came in the time. The key: a path or CEL. */
   batch?: { size: number; timeoutMs: number; key?: string };
+  /** Its runs stay with the deployment that claims them first. */
+  pin?: true;
+  /** How long they wait for a worker of it once the last is gone; the default is `pinGraceMsDefault`. */
+  pinGraceMs?: number;
+  /** They stay after that; left out, they move to the newest deployment. */
+  pinGone?: "hold";
 }
 
 /** What an option made of an event, as emit's answer tells it. */
@@ -69,6 +76,9 @@ export interface FlowInput {
   singleton?: { mode?: string; key?: string };
   startWithinMs?: number;
   batch?: { size?: number; timeoutMs?: number; key?: string };
+  pin?: boolean;
+  pinGraceMs?: number;
+  pinGone?: string;
   debounce?: object;
   concurrency?: { limit?: number; key?: string };
   actorKey?: string;
@@ -95,6 +105,21 @@ export function flowOf(input: FlowInput): Omit<FlowOptions, "concurrency"> {
       startWithinMs: wholeWithin("startWithinMs", startWithinMs, flowPeriodMsMin, flowPeriodMsMax),
     }),
     ...(batch && { batch: readBatch(batch, input) }),
+    ...readPin(input),
+  };
+}
+
+function readPin({ pin = false, pinGraceMs = 0, pinGone = "" }: FlowInput): Partial<FlowOptions> {
+  if (!pin) {
+    const [without] = [pinGraceMs && "pinGraceMs", pinGone && "pinGone"].filter(Boolean);
+    if (without) throw invalid(without, "needs pin");
+    return {};
+  }
+  if (!["", "move", "hold"].includes(pinGone)) throw invalid("pinGone", "must be move or hold");
+  return {
+    pin: true,
+    ...(pinGraceMs && { pinGraceMs: wholeWithin("pinGraceMs", pinGraceMs, 1, pinGraceMsMax) }),
+    ...(pinGone === "hold" && { pinGone }),
   };
 }
 
@@ -180,17 +205,26 @@ function readThrottle(
   };
 }
 
-/** Whether claims follow more than the order and the limit of a lane. */
-export const isPaced = ({ priority, throttle }: FlowOptions): boolean =>
-  priority !== undefined || throttle !== undefined;
+/**
+ * `functions.paced`: whether claims follow more than the order and the limit of a lane. A node that knows no
+ * pins reads any number as 1.
+ */
+export const pacedOf = ({ priority, throttle, pin }: FlowOptions): number | null => {
+  if (pin) return pacedOfPin;
+  return priority !== undefined || throttle !== undefined ? 1 : null;
+};
+export const pacedOfPin = 2;
 
-/** Runs at a time of one lane; undefined for a function without lanes. */
+/**
+ * Runs at a time of one lane; undefined for a function without lanes. Pinned runs have lanes, so that claims
+ * of others need not know of pins.
+ */
 export const laneLimitOf = (definition: FlowOptions): number | undefined =>
-  definition.concurrency?.limit ?? (isPaced(definition) ? concurrencyMax : undefined);
+  definition.concurrency?.limit ?? (pacedOf(definition) === null ? undefined : concurrencyMax);
 
 /** Whether claims of its runs go another way after the change. */
 export const changesClaims = (before: FlowOptions, after: FlowOptions): boolean =>
-  laneLimitOf(before) !== laneLimitOf(after) || isPaced(before) !== isPaced(after);
+  laneLimitOf(before) !== laneLimitOf(after) || pacedOf(before) !== pacedOf(after);
 
 /** The path to what tells a function's lanes apart; undefined for one lane. */
 export const laneKeyOf = ({ concurrency, throttle }: FlowOptions): string | undefined =>

@@ -8,6 +8,7 @@ import {
 import { jsonOf, timestampOf } from "../../../kit/wkt.ts";
 import type { FunctionRecord, FunctionStatus } from "./definition.ts";
 import type { FunctionChange } from "./history.ts";
+import { pinGraceMsDefault } from "./limits.ts";
 import type { RegisterInput } from "./rules.ts";
 import type { FlowInput, FlowOptions } from "./start-options.ts";
 
@@ -151,6 +152,9 @@ const flowOfMessage = ({
   singleton,
   startWithinMs,
   batch,
+  pin,
+  pinGraceMs,
+  pinGone,
 }: RegisterFunctionRequest): Omit<FlowInput, "concurrency" | "actorKey" | "cancelOn"> => ({
   ...(priority && { priority: jsonOf(priority) }),
   ...(throttle && {
@@ -168,6 +172,7 @@ const flowOfMessage = ({
   ...(singleton && { singleton: { mode: singleton.mode, key: singleton.key } }),
   ...(startWithinMs && { startWithinMs }),
   ...(batch && { batch: { size: batch.size, timeoutMs: batch.timeoutMs, key: batch.key } }),
+  ...{ pin, pinGraceMs, pinGone },
 });
 
 const flowMessage = ({
@@ -178,6 +183,9 @@ const flowMessage = ({
   singleton,
   startWithinMs,
   batch,
+  pin,
+  pinGraceMs,
+  pinGone,
 }: FlowOptions) => ({
   ...(priority !== undefined && {
     priority: {
@@ -193,4 +201,5 @@ const flowMessage = ({
   ...(singleton && { singleton: { ...singleton } }),
   ...(startWithinMs !== undefined && { startWithinMs }),
   ...(batch && { batch: { ...batch } }),
+  ...(pin && { pin, pinGraceMs: pinGraceMs ?? pinGraceMsDefault, pinGone: pinGone ?? "move" }),
 });

@@ -4,6 +4,7 @@ import { containsIgnoringCase, searchCharsMax } from "../../../kit/sql-contains.
 import { stepRowId } from "../../../kit/step-id.ts";
 import type { Seams, Store } from "../../../store/store.ts";
 import { type AttributeRange, attributesOf, attributesOfRun, hasAttribute } from "./attributes/ranges.ts";
+import { neverWakesAt } from "./execution/commit-reports.ts";
 import { markedRun, markedStep, type RedactedRow, type RedactedRunRow } from "./redacted.ts";
 import { statusOf, storedStatuses } from "./rules.ts";
 import type {
@@ -48,6 +49,9 @@ interface RunRow extends RedactedRunRow {
   undo_failed: number | null;
   nondeterminism: string | null;
   error_group: string | null;
+  pinned_to: string | null;
+  /** Of a run whose deployment is gone. */
+  moves_at: number | null;
   /** JSON text of names and stored values. */
   attributes: string | null;
 }
@@ -59,7 +63,7 @@ const plainColumns =
   r.cancellation_cause, r.parent_run_id, r.parent_step_id, r.created_at, COALESCE(e.started_at, r.started_at) AS started_at, r.ended_at,
   COALESCE(e.claimed_at, r.updated_at) AS updated_at, r.timeout_at, e.state, e.claimed_at,
   CASE WHEN e.ending IS NOT NULL THEN 1 END AS is_compensating, r.undo_failed, r.nondeterminism,
-  r.error_group, r.redacted_at, r.redacted_by, v.redacted_at AS event_redacted_at, v.redacted_by AS event_redacted_by`);
+  e.pinned_to, CASE WHEN e.state = 'stranded' AND e.wake_at < ${neverWakesAt} THEN e.wake_at END AS moves_at, r.error_group, r.redacted_at, r.redacted_by, v.redacted_at AS event_redacted_at, v.redacted_by AS event_redacted_by`);
 
 const runColumns = (seams: Pick<Seams, "objectOf">): Sql => sql`${plainColumns},
   ${attributesOfRun(seams)} AS attributes`;
@@ -362,6 +366,8 @@ function toRun(row: RunRow): Run {
     deviations: row.nondeterminism === null ? [] : (JSON.parse(row.nondeterminism) as Run["deviations"]),
     attributes: attributesOf(row.attributes),
     errorGroup: row.error_group,
+    pinnedTo: row.pinned_to,
+    movesAt: row.moves_at,
   };
   return markedRun(run, row);
 }

@@ -11,6 +11,7 @@ const statusOfState: Record<ExecutionState, { status: RunStatus; pauseReason: st
   waiting: { status: "paused", pauseReason: "wait_event" },
   invoking: { status: "paused", pauseReason: "invoke" },
   held: { status: "paused", pauseReason: "injection" },
+  stranded: { status: "paused", pauseReason: "deployment_gone" },
   // Shown as running: the resume queues it in a moment.
   resuming: { status: "running", pauseReason: null },
 };
@@ -19,7 +20,7 @@ const statesOfStatus: Partial<Record<RunStatus, readonly ExecutionState[]>> = {
   waiting_for_capacity: ["queued"],
   running: ["leased", "resuming"],
   waiting: ["retrying"],
-  paused: ["sleeping", "waiting", "invoking", "held"],
+  paused: ["sleeping", "waiting", "invoking", "held", "stranded"],
 };
 
 export function statusOf(

@@ -29,7 +29,9 @@ export type ExecutionState =
   /** Waits for a child run; due at the invoke's deadline. */
   | "invoking"
   /** Paused by a person until a resume: never due. */
-  | "held";
+  | "held"
+  /** Waits for a worker of the deployment that it is pinned to; due when it moves to another, if ever. */
+  | "stranded";
 
 export type StepStatus = "completed" | "failed" | "sleeping" | "waiting" | "timed_out";
 
@@ -162,6 +164,10 @@ export interface Run {
   deviations: readonly DeviatingStep[];
   /** When its values were overwritten: marks stand where they were. */
   redacted?: Redaction;
+  /** The deployment that alone may have it, while it is not over. */
+  pinnedTo: string | null;
+  /** When it moves to another, while that one is gone; null of one that stays. */
+  movesAt: Instant | null;
 }
 
 /** A stored step that a re-entered handler did not reach as before. */

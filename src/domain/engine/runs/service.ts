@@ -19,6 +19,7 @@ import { runsOfEvents } from "./event-runs.ts";
 import { type ClaimedRow, type ClaimInput, claimFlush } from "./execution/claim.ts";
 import { claimLimitedFlush, type LaneFound, type LimitedInput } from "./execution/claim-limited.ts";
 import { claimPacedFlush } from "./execution/claim-paced.ts";
+import { claimPinnedFlush } from "./execution/claim-pinned.ts";
 import { neverWakesAt } from "./execution/commit-reports.ts";
 import { noteDeviations, type ReportedDeviations } from "./execution/deviations.ts";
 import { adoptRuns, forgetLanes, limitedFunctions, lookAtLanes } from "./execution/lane-rows.ts";
@@ -214,10 +215,7 @@ const claimsIn = ({ store, clock, observers }: RunsDeps) => ({
     return { runs, limited: rows.flatMap((row) => (row.rank === 0 ? row.lane : [])) };
   },
   async claimLimited(input: LimitedInput): Promise<{ runs: ClaimedRow[]; lanes: LaneFound[] }> {
-    const rows = await store.flush(
-      input.demands.some(({ paced }) => paced) ? claimPacedFlush : claimLimitedFlush,
-      input,
-    );
+    const rows = await store.flush(claimFlushOf(input), input);
     const runs = rows.filter(isRun);
     observers.claimed(runs);
     return {
@@ -282,6 +280,11 @@ function gaugeActive({
     query: () => rows.countActive(store, gaugeCountMax),
   });
   metrics.beforeReading(async () => active.set(await countActive()));
+}
+
+function claimFlushOf({ demands }: LimitedInput) {
+  if (demands.some(({ pin }) => pin)) return claimPinnedFlush;
+  return demands.some(({ paced }) => paced) ? claimPacedFlush : claimLimitedFlush;
 }
 
 const isRun = <R extends { rank: number }>(row: R | ClaimedRow): row is ClaimedRow => row.rank > 0;

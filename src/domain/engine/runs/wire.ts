@@ -152,6 +152,8 @@ export function toRunMessage(
     nondeterminism: run.deviations.map((step) => ({ ...step })),
     attributes: run.attributes.map(toAttributeMessage),
     errorGroup: run.errorGroup ?? "",
+    pinnedTo: run.pinnedTo ?? "",
+    movesAt: at(run.movesAt),
     cutValues: cutMessages(run),
     ...redactionOf(run),
     attemptLog: (run.attempts ?? []).map(toAttemptMessage),

@@ -167,6 +167,8 @@ export function requireResumable(
     throw refused("the run is being undone: no step of it can be done again before that is over");
   if (skipSleep === false && fromStep === undefined && execution?.state === "sleeping")
     throw refused("the run sleeps and is not held: skipSleep ends its sleep");
+  if (execution?.state === "stranded")
+    throw refused("the run waits for a deployment that is gone: MoveRun (svc run move) gives it to another");
   const isPaused =
     execution !== undefined && ["held", "sleeping", "waiting", "invoking"].includes(execution.state);
   // Beside other waits, and within an attempt.

@@ -290,6 +290,8 @@ export const runMoves: ReadonlyMap<string, RunMove> = new Map([
   ["run.invoking", invokes],
   ["run.paused", { status: "paused", pauseReason: "injection" }],
   ["run.retrying", retries],
+  ["run.stranded", { status: "paused", pauseReason: "deployment_gone" }],
+  ["run.requeued", { status: "waiting_for_capacity" }],
 ]);
 
 /** The same by the state that a row names: of a run that waits for several things. */

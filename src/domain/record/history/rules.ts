@@ -79,6 +79,8 @@ const statusAfter: Record<string, string> = {
   "run.waiting": "paused",
   "run.invoking": "paused",
   "run.paused": "paused",
+  "run.stranded": "paused",
+  "run.requeued": "waiting_for_capacity",
   "run.woken": "waiting_for_capacity",
   "run.resumed": "waiting_for_capacity",
   "run.lease_expired": "waiting_for_capacity",

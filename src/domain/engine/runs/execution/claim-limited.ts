@@ -19,6 +19,8 @@ export interface LimitedDemand extends Omit<FunctionDemand, "since"> {
   laneIds: readonly string[];
   /** The function has a priority or a throttle: only `claimPacedFlush` gives its runs. */
   paced?: boolean;
+  /** The function pins its runs: only `claimPinnedFlush` gives those of this deployment, and of none. */
+  pin?: { deployment: string | null } | undefined;
 }
 
 export interface LimitedInput {

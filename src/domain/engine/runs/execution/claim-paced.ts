@@ -1,6 +1,7 @@
 import type { Instant } from "../../../../kit/clock.ts";
-import { sql } from "../../../../kit/sql.ts";
-import type { Flush, SyncSession } from "../../../../store/store.ts";
+import { column, type Sql, sql } from "../../../../kit/sql.ts";
+import type { Flush, Seams, SyncSession } from "../../../../store/store.ts";
+import { pacedOfPin } from "../../functions/start-options.ts";
 import {
   leasedAnswer,
   leasedTables,
@@ -27,22 +28,36 @@ import { countLeased, holdLanes, leasedIn, noteLeasesSync } from "./lane-room.ts
  * its `wake_at` says, which its priority may have put into the future; one that has begun gets its head start
  * when it is compared.
  */
-export const claimPacedFlush: Flush<LimitedInput, LimitedAnswer> = {
-  name: "runs.claim_paced",
+export const claimPacedFlush = pacedFlush("runs.claim_paced", false);
 
-  postgres({ now, demands }, seams) {
-    const nowUs = sql`${now * 1000}::bigint`;
-    // This statement cannot update a lane that it inserts: a throttle gives its starts to the next claim.
-    return sql`WITH demand AS MATERIALIZED (SELECT * FROM ${seams.rowsFrom("d", demandColumns(demands))}),
+/** `pins`: of functions with `pin`, see `claimPinnedFlush`. Without, not a letter of the statements differs. */
+export function pacedFlush(name: string, pins: boolean): Flush<LimitedInput, LimitedAnswer> {
+  return {
+    name,
+    postgres: (input, seams) => pacedText(input, seams, pins),
+    libsql: (session, input) => pacedClaim(session, input, pins),
+  };
+}
+
+const ofPin = (pins: boolean, text: string): Sql => (pins ? sql.raw(text) : sql.empty);
+
+function pacedText({ now, demands }: LimitedInput, seams: Seams, pins: boolean): Sql {
+  const nowUs = sql`${now * 1000}::bigint`;
+  const asked = {
+    ...demandColumns(demands),
+    ...(pins && { deployment: column.text(demands.map(({ pin }) => pin?.deployment ?? null)) }),
+  };
+  // This statement cannot update a lane that it inserts: a throttle gives its starts to the next claim.
+  return sql`WITH demand AS MATERIALIZED (SELECT * FROM ${seams.rowsFrom("d", asked)}),
     slot AS MATERIALIZED (SELECT * FROM ${seams.rowsFrom("s", slotColumns(demands))}),
     bound AS MATERIALIZED (
       SELECT demand.*, f.lane_limit, f.gap_us, f.burst FROM demand CROSS JOIN LATERAL (
         SELECT x.lane_limit, x.throttle_us AS gap_us, x.throttle_burst AS burst FROM functions x
         WHERE x.environment_id = demand.environment_id AND x.id = demand.function_id AND x.status <> 'paused'
-          AND x.lane_limit IS NOT NULL LIMIT 1) f),
+          AND x.lane_limit IS NOT NULL${ofPin(pins, ` AND x.paced = ${pacedOfPin}`)} LIMIT 1) f),
     asked AS MATERIALIZED (
       SELECT w.ord, w.demand, w.lane_id, w.quota, b.environment_id, b.function_id, b.wanted, b.lane_limit, b.gap_us,
-        b.burst
+        b.burst${ofPin(pins, ", b.deployment")}
       FROM ${seams.rowsFrom("w", laneColumns(demands))} JOIN bound b ON b.ord = w.demand ORDER BY w.lane_id),
     ${sql.ctes(holdLanes(now))},
     free AS MATERIALIZED (
@@ -67,7 +82,7 @@ export const claimPacedFlush: Flush<LimitedInput, LimitedAnswer> = {
       FROM free f CROSS JOIN LATERAL (
         SELECT e.run_id, e.wake_at, COALESCE(e.head_start_ms, 0) AS ahead FROM executions e
         WHERE e.lane_id = f.lane_id AND e.state = 'queued' AND e.environment_id || '' = f.environment_id
-          AND e.execution_seq > 0 AND e.wake_at <= ${now}::bigint
+          AND e.execution_seq > 0 AND e.wake_at <= ${now}::bigint${ofPin(pins, " AND (e.pinned_to IS NULL OR e.pinned_to = f.deployment)")}
         ORDER BY e.wake_at, e.run_id LIMIT f.most + 1 FOR UPDATE SKIP LOCKED) p),
     found AS MATERIALIZED (
       SELECT f.ord, f.demand, f.lane_id, f.wanted, f.most, x.run_id, x.wake_at, x.is_start,
@@ -89,7 +104,7 @@ export const claimPacedFlush: Flush<LimitedInput, LimitedAnswer> = {
           ELSE ${nowUs} + f.owed_us + t.starts * f.gap_us END
       FROM taken t JOIN free f ON f.lane_id = t.lane_id
       WHERE l.id || '' = t.lane_id AND l.id = ANY (ARRAY(SELECT lane_id FROM taken))),
-    ${leasePicked(now)}
+    ${leasePicked(now, pins)}
     SELECT ${leasedAnswer}, NULL AS lane_id, CAST(NULL AS bigint) AS free, CAST(NULL AS bigint) AS taken,
       CAST(NULL AS bigint) AS more, CAST(NULL AS bigint) AS wait_us FROM ${leasedTables}
     UNION ALL SELECT a.demand, 0, ${noRun}, a.lane_id, f.free, COALESCE(t.count, 0),
@@ -98,46 +113,45 @@ export const claimPacedFlush: Flush<LimitedInput, LimitedAnswer> = {
       GREATEST(f.owed_us + (COALESCE(t.starts, 0) - f.burst + 1) * f.gap_us, 0)
     FROM asked a LEFT JOIN free f ON f.ord = a.ord LEFT JOIN taken t ON t.lane_id = a.lane_id
     ORDER BY lane, rank`;
-  },
+}
 
-  libsql(session, { now, demands }) {
-    const picked: Picked[] = [];
-    const answers: LimitedAnswer[] = [];
-    for (const [at, demand] of demands.entries()) {
-      const rules = rulesOf(session, demand);
-      if (!rules) continue;
-      const lanes = demand.laneIds.map((laneId) => laneNow(session, demand, { laneId, rules, now }));
-      const turns = lanes
-        .flatMap((lane) => lane.offered.map((run, place) => ({ ...run, place, lane })))
-        .sort((a, b) => a.place - b.place)
-        .slice(0, demand.slots.length);
-      for (const [rank, { run_id, wake_at }] of turns.entries())
-        picked.push({ run_id, wake_at, lane: at + 1, rank: rank + 1, slot: demand.slots[rank]! });
-      for (const lane of lanes) {
-        const { laneId, free, found, owedUs } = lane;
-        const own = turns.filter((run) => run.lane === lane);
-        const starts = own.filter(({ execution_seq }) => execution_seq === 0).length;
-        if (own.length > 0) noteLeasesSync(session, { ...demand, laneId }, now);
-        if (rules.gap_us !== null && starts > 0)
-          session.run(sql`UPDATE lanes SET paced_until_us = ${now * 1000 + owedUs + starts * rules.gap_us}
+function pacedClaim(session: SyncSession, { now, demands }: LimitedInput, pins: boolean): LimitedAnswer[] {
+  const picked: Picked[] = [];
+  const answers: LimitedAnswer[] = [];
+  for (const [at, demand] of demands.entries()) {
+    const rules = rulesOf(session, demand, pins);
+    if (!rules) continue;
+    const lanes = demand.laneIds.map((laneId) => laneNow(session, demand, { laneId, rules, now }));
+    const turns = lanes
+      .flatMap((lane) => lane.offered.map((run, place) => ({ ...run, place, lane })))
+      .sort((a, b) => a.place - b.place)
+      .slice(0, demand.slots.length);
+    for (const [rank, { run_id, wake_at }] of turns.entries())
+      picked.push({ run_id, wake_at, lane: at + 1, rank: rank + 1, slot: demand.slots[rank]! });
+    for (const lane of lanes) {
+      const { laneId, free, found, owedUs } = lane;
+      const own = turns.filter((run) => run.lane === lane);
+      const starts = own.filter(({ execution_seq }) => execution_seq === 0).length;
+      if (own.length > 0) noteLeasesSync(session, { ...demand, laneId }, now);
+      if (rules.gap_us !== null && starts > 0)
+        session.run(sql`UPDATE lanes SET paced_until_us = ${now * 1000 + owedUs + starts * rules.gap_us}
             WHERE id = ${laneId}`);
-        answers.push({
-          lane: at + 1,
-          rank: 0,
-          lane_id: laneId,
-          free,
-          taken: own.length,
-          more: found > own.length ? 1 : 0,
-          wait_us:
-            rules.gap_us === null
-              ? null
-              : Math.max(0, owedUs + (starts - (rules.burst ?? 1) + 1) * rules.gap_us),
-        });
-      }
+      answers.push({
+        lane: at + 1,
+        rank: 0,
+        lane_id: laneId,
+        free,
+        taken: own.length,
+        more: found > own.length ? 1 : 0,
+        wait_us:
+          rules.gap_us === null
+            ? null
+            : Math.max(0, owedUs + (starts - (rules.burst ?? 1) + 1) * rules.gap_us),
+      });
     }
-    return [...leasePickedSync(session, picked, now), ...answers];
-  },
-};
+  }
+  return [...leasePickedSync(session, picked, now, pins), ...answers];
+}
 
 interface PacedRules {
   lane_limit: number;
@@ -146,9 +160,9 @@ interface PacedRules {
   burst: number | null;
 }
 
-const rulesOf = (session: SyncSession, { environmentId, functionId }: LimitedDemand) =>
+const rulesOf = (session: SyncSession, { environmentId, functionId }: LimitedDemand, pins: boolean) =>
   session.one<PacedRules>(sql`SELECT lane_limit, throttle_us AS gap_us, throttle_burst AS burst FROM functions
-    WHERE environment_id = ${environmentId} AND id = ${functionId} AND status <> 'paused' AND lane_limit IS NOT NULL`);
+    WHERE environment_id = ${environmentId} AND id = ${functionId} AND status <> 'paused' AND lane_limit IS NOT NULL${ofPin(pins, ` AND paced = ${pacedOfPin}`)}`);
 
 interface PacedRow {
   run_id: string;
@@ -172,12 +186,15 @@ function laneNow(
   const owedUs = Math.max(0, (lane?.until ?? 0) - now * 1000);
   const allowed =
     gapUs === null ? most : Math.max(0, Math.min(most, Math.floor(((burst ?? 1) * gapUs - owedUs) / gapUs)));
-  const queued = (which: string, count: number) =>
+  const queued = (which: string, count: number, also = sql.empty) =>
     session.all<PacedRow>(sql`SELECT run_id, wake_at, execution_seq, head_start_ms FROM executions
       WHERE lane_id = ${laneId} AND state = 'queued' AND environment_id || '' = ${demand.environmentId}
-        AND ${sql.raw(which)} ORDER BY wake_at, run_id LIMIT ${count}`);
+        AND ${sql.raw(which)}${also} ORDER BY wake_at, run_id LIMIT ${count}`);
   const fresh = queued("execution_seq + 0 = 0", allowed + 1);
-  const begun = queued(`execution_seq > 0 AND wake_at <= ${now}`, most + 1);
+  const ofDeployment = demand.pin
+    ? sql` AND (pinned_to IS NULL OR pinned_to = ${demand.pin.deployment})`
+    : sql.empty;
+  const begun = queued(`execution_seq > 0 AND wake_at <= ${now}`, most + 1, ofDeployment);
   const standsAt = (run: PacedRow) => run.wake_at - (run.execution_seq === 0 ? 0 : (run.head_start_ms ?? 0));
   const offered = [...fresh.slice(0, allowed), ...begun]
     .sort((a, b) => standsAt(a) - standsAt(b) || (a.run_id < b.run_id ? -1 : 1))

@@ -125,13 +125,13 @@ export const noRun = sql.raw(
 
 /**
  * Leases the runs of `picked` (lane, rank, run_id, wake_at) to the workers of `slot`, and notes it in their
- * history.
+ * history. `pins`: they belong to the deployment of their worker from now on.
  */
-export const leasePicked = (now: Instant): Sql => sql`claimed AS (
+export const leasePicked = (now: Instant, pins = false): Sql => sql`claimed AS (
       UPDATE executions e SET state = 'leased', wake_at = s.lease_until,
         execution_seq = e.execution_seq + 1, lease_hash = s.lease_hash, worker_id = s.worker_id,
         claimed_at = ${now}::bigint, started_at = COALESCE(e.started_at, ${now}::bigint),
-        history_count = e.history_count + 1
+        history_count = e.history_count + 1${pins ? sql.raw(", pinned_to = COALESCE(e.pinned_to, s.deployment)") : sql.empty}
       FROM picked p JOIN slot s ON s.lane = p.lane AND s.rank = p.rank
       WHERE e.run_id || '' = p.run_id AND e.run_id = ANY (ARRAY(SELECT run_id FROM picked))
       RETURNING p.lane, p.rank, p.wake_at AS queued_at, e.run_id, e.environment_id, e.function_id, e.function_version,
@@ -199,7 +199,12 @@ export interface Picked {
   slot: FunctionDemand["slots"][number];
 }
 
-export function leasePickedSync(session: SyncSession, picked: readonly Picked[], now: Instant): ClaimedRow[] {
+export function leasePickedSync(
+  session: SyncSession,
+  picked: readonly Picked[],
+  now: Instant,
+  pins = false,
+): ClaimedRow[] {
   if (picked.length === 0) return [];
   const chosen = {
     run_id: column.text(picked.map((p) => p.run_id)),
@@ -214,7 +219,7 @@ export function leasePickedSync(session: SyncSession, picked: readonly Picked[],
   const from = (seams: Seams): Sql => seams.rowsFrom("c", chosen);
   session.run(sql`UPDATE executions SET state = 'leased', wake_at = c.lease_until,
       execution_seq = execution_seq + 1, lease_hash = c.lease_hash, worker_id = c.worker_id, claimed_at = ${now},
-      started_at = COALESCE(started_at, ${now}), history_count = history_count + 1
+      started_at = COALESCE(started_at, ${now}), history_count = history_count + 1${pins ? sql.raw(", pinned_to = COALESCE(pinned_to, c.deployment)") : sql.empty}
     FROM ${from(session.seams)} WHERE executions.run_id = c.run_id`);
   session.run(sql`INSERT INTO run_history (run_id, sequence, environment_id, type, at, detail)
     SELECT claimed.run_id, claimed.history_count, claimed.environment_id, 'run.started', ${now}, ${startedDetail("claimed", "c")}

@@ -2,11 +2,14 @@ import type { Instant } from "../../../../kit/clock.ts";
 import { type Sql, sql } from "../../../../kit/sql.ts";
 import type { Session, Store } from "../../../../store/store.ts";
 import { lanePrefix } from "../../functions/rules.ts";
+import { pacedOfPin } from "../../functions/start-options.ts";
 
 export interface LaneLook {
   /** Undefined: the function has no limit any more, or is gone; its runs are claimed without lanes. */
   limit: number | undefined;
   paced?: boolean;
+  /** Its runs stay with a deployment. */
+  pins?: boolean;
   /** Lanes with queued runs, by id, from behind `after`; none while the function is paused. */
   lanes: { id: string; leased: number }[];
 }
@@ -28,7 +31,8 @@ export async function lookAtLanes(
   }>(sql`SELECT lane_limit, paced, status FROM functions
     WHERE environment_id = ${environmentId} AND id = ${functionId}`);
   if (!row || row.lane_limit === null) return { limit: undefined, lanes: [] };
-  const rules = { limit: row.lane_limit, ...(row.paced !== null && { paced: true }) };
+  const pins = row.paced === pacedOfPin;
+  const rules = { limit: row.lane_limit, ...(row.paced !== null && { paced: true }), ...(pins && { pins }) };
   if (row.status === "paused") return { ...rules, lanes: [] };
   const prefix = lanePrefix(environmentId, functionId);
   // No hex digit and no kind of lane comes behind `z`.

@@ -1,4 +1,5 @@
 import type { Instant } from "../../../../kit/clock.ts";
+import { workerSilenceMsMax } from "../../../../kit/limits.ts";
 import {
   countTurns,
   type DueRows,
@@ -13,6 +14,7 @@ import { neverWakesAt } from "../execution/commit-reports.ts";
 import { areLeasesOf, type Silence } from "../execution/leases.ts";
 import { refusedLast } from "../execution/refusal.ts";
 import { leasesLostMax, wakeSliceMax } from "../limits.ts";
+import { moveStranded } from "../pins/pin-rows.ts";
 import { timedOut, workerLost } from "../rules.ts";
 import type { QueueHint } from "../run.ts";
 import { noteSteps, tookUntil } from "../step-moves.ts";
@@ -29,7 +31,7 @@ interface DueExecution {
   environment_id: string;
   function_id: string;
   lane_id: string | null;
-  state: "leased" | "sleeping" | "retrying" | "waiting" | "invoking" | "resuming";
+  state: "leased" | "sleeping" | "retrying" | "waiting" | "invoking" | "resuming" | "stranded";
   pause_requested_at: number | null;
   execution_seq: number;
   attempt: number;
@@ -125,8 +127,10 @@ async function moveDue(
   // Finishes a resume whose node crashed between its two transactions.
   const resuming = due.filter((row) => row.state === "resuming").map((row) => row.run_id);
   if (resuming.length > 0) await finishResumes(session, resuming, now);
+  const stranded = due.filter((row) => row.state === "stranded").map((row) => row.run_id);
+  if (stranded.length > 0) await moveStranded(session, stranded, { now, since: now - workerSilenceMsMax });
   const queued = due.filter(
-    (row): row is QueuedRow => !failing.includes(row) && !isPending(row) && row.state !== "resuming",
+    (row): row is QueuedRow => !failing.includes(row) && !isPending(row) && row.state in historyTypes,
   );
   if (queued.length > 0) await requeue(session, queued, now);
   return {

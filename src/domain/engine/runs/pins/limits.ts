@@ -1,0 +1,4 @@
+/** Runs of one function, deployment and state that one transaction moves. */
+export const pinSliceMax = 500;
+/** Such places that one look goes through. */
+export const pinPlacesMax = 10_000;

@@ -1,0 +1,85 @@
+import { type Static, Type } from "@sinclair/typebox";
+import { withoutHiddenInputs } from "../../../../gate/things.ts";
+import { SvcService } from "../../../../gen/svc/v1/svc_pb.ts";
+import { rfc3339 } from "../../../../kit/clock.ts";
+import { listed, type Operation, rpc, unary } from "../../../../kit/operation.ts";
+import { timestampOf } from "../../../../kit/wkt.ts";
+import type { Run } from "../run.ts";
+import { toRunMessage } from "../wire.ts";
+import type { Deployment, Pins } from "./pins.ts";
+
+const count = (description: string) => Type.Integer({ description });
+
+const DeploymentShape = Type.Object({
+  name: Type.String({ description: "The name that its workers say." }),
+  workers: count("Workers of it with a recent heartbeat."),
+  since: Type.Optional(
+    Type.String({ format: "date-time", description: "When the first of these workers registered." }),
+  ),
+  runs: count("Runs that are not over and are pinned to it, counted up to 10,000 a function."),
+  runs_capped: Type.Boolean({ description: "There are more of them." }),
+  held: count("Of these runs, those that are paused with `deployment_gone`."),
+  safe_to_stop: Type.Boolean({ description: "No run is pinned to it: its workers may stop." }),
+  function_ids: Type.Array(Type.String(), { description: "The functions that these workers serve." }),
+});
+
+const deploymentJson = (one: Deployment): Static<typeof DeploymentShape> => ({
+  ...{ name: one.name, workers: one.workers, runs: one.runs, runs_capped: one.runsCapped, held: one.held },
+  ...(one.since !== null && { since: rfc3339(one.since) }),
+  ...{ safe_to_stop: one.runs === 0, function_ids: one.functionIds },
+});
+
+const toDeploymentMessage = ({ since, runs, held, ...rest }: Deployment) => ({
+  ...{ ...rest, runs: BigInt(runs), held: BigInt(held), safeToStop: runs === 0 },
+  ...(since !== null && { since: timestampOf(since) }),
+});
+
+export const pinOperations = (pins: Pins): Operation[] => [
+  unary({
+    name: "deployments.list",
+    action: "functions:read",
+    summary: "Which builds of programs are connected, and how many runs are pinned to each.",
+    reads: true,
+    input: Type.Object({}),
+    output: Type.Object({
+      deployments: Type.Array(DeploymentShape, {
+        description: "Those that a connected worker is of, or a run is pinned to.",
+      }),
+    }),
+    rest: {
+      route: "GET /api/v1/deployments",
+      encode: (list: Deployment[]) => ({ status: 200, body: { deployments: list.map(deploymentJson) } }),
+    },
+    rpc: rpc(
+      SvcService.method.listDeployments,
+      () => ({}),
+      (list: Deployment[]) => ({ deployments: list.map(toDeploymentMessage) }),
+    ),
+    lists: listed(({ name }: Deployment) => [name]),
+    handle: (_input, call) => pins.list(call.environmentId),
+  }),
+  unary({
+    name: "runs.move",
+    action: "runs:cancel",
+    summary: "Gives a pinned run to another deployment, such as one that waits for workers that are gone.",
+    input: Type.Object({
+      runId: Type.String({ minLength: 1, maxLength: 200, description: "Id of the run (`run_…`)." }),
+      deployment: Type.Optional(
+        Type.String({
+          maxLength: 128,
+          description: "One that a connected worker of its function is of; the newest when left out.",
+        }),
+      ),
+    }),
+    rpc: rpc(
+      SvcService.method.moveRun,
+      (m) => ({ runId: m.runId, ...(m.deployment !== "" && { deployment: m.deployment }) }),
+      (run: Run) => toRunMessage(run),
+    ),
+    async handle({ runId, deployment }, call) {
+      const asked = { runId, deployment: deployment || undefined };
+      const run = await pins.move(call.environmentId, asked, call.caller.id);
+      return (await withoutHiddenInputs(call, [run]))[0]!;
+    },
+  }),
+];
