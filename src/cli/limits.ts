@@ -39,3 +39,7 @@ export const devSkipRunsMax = 100;
 export const devStopMs = 5_000;
 /** Time after an event in which its run would have begun. */
 export const devUnheardMs = 1_000;
+/** Runs that `svc rehearse` plays, and how long the program may take until it has made its worker. */
+export const rehearsedDefault = 20;
+export const rehearsedMax = 200;
+export const rehearsedStartMs = 15_000;

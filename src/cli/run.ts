@@ -9,7 +9,7 @@ import { accessGroups } from "./commands/access.ts";
 import { callCommands } from "./commands/calls.ts";
 import { eventGroups } from "./commands/events.ts";
 import { exportCommand } from "./commands/export.ts";
-import { functionGroups } from "./commands/functions.ts";
+import { functionGroups, listDeployments } from "./commands/functions.ts";
 import { profileGroup } from "./commands/profile.ts";
 import { projectionGroups } from "./commands/projections.ts";
 import { cancelRun, listRuns, resumeRun, runGroups } from "./commands/runs.ts";
@@ -29,6 +29,7 @@ import { addUserLogin } from "./login.ts";
 import { addLogs } from "./logs.ts";
 import { addMcp } from "./mcp/add.ts";
 import type { GivenToRaw, RawCommands } from "./raw-commands.ts";
+import { addRehearse } from "./rehearse.ts";
 import { shownIo } from "./shown-io.ts";
 import { addWhy } from "./why.ts";
 
@@ -56,6 +57,16 @@ const lone = (words: readonly string[], { startServer }: Installed): readonly Lo
     name: "runs",
     about: "The newest runs.",
     add: (program, io) => void addPlain(program, { ...listRuns, name: "runs" }, io),
+  },
+  {
+    name: "deployments",
+    about: "Which builds are connected, and how many runs are pinned to each.",
+    add: (program, io) => void addPlain(program, { ...listDeployments, name: "deployments" }, io),
+  },
+  {
+    name: "rehearse",
+    about: "Plays recorded runs through new code, without effects.",
+    add: addRehearse,
   },
   { name: "logs", about: "What the handler of a run wrote.", add: addLogs },
   { name: "why", about: "Why a run failed or does not move, and what to do about it.", add: addWhy },

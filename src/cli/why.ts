@@ -34,6 +34,8 @@ interface RunShown {
   compensationFailed?: number;
   blockingCause?: string;
   attemptLog?: AttemptShown[];
+  pinnedTo?: string;
+  movesAt?: string;
 }
 
 interface AttemptShown {
@@ -202,7 +204,16 @@ async function ofCapacity(
 }
 
 /** What a run is held by, by the reason that the server gives. */
-const pauses: Readonly<Record<string, { said: string; commands: (id: string) => string[] }>> = {
+const pauses: Readonly<
+  Record<string, { said: string | ((run: RunShown) => string); commands: (id: string) => string[] }>
+> = {
+  deployment_gone: {
+    said: ({ pinnedTo = "?", movesAt }) =>
+      `it is pinned to deployment ${pinnedTo}, of which no worker is connected: it ${
+        movesAt ? `moves to the newest one at ${localTime(movesAt)}` : "waits until one comes, or it is moved"
+      }`,
+    commands: (id) => ["svc deployments", `svc run move ${id}`, `svc cancel ${id}`],
+  },
   sleep: { said: "it sleeps", commands: (id) => [`svc resume ${id} --skip-sleep`, `svc cancel ${id}`] },
   wait_event: {
     said: "it waits: for an event, a signal, a stream, a key, or runs",
@@ -238,13 +249,14 @@ export async function explain(ask: AskServer, id: string): Promise<Why> {
       break;
     case "paused": {
       const { said, commands } = pauses[run.pauseReason ?? ""] ?? pauses.injection!;
-      because.unshift(said);
+      because.unshift(typeof said === "string" ? said : said(run));
       next.push(...commands(id));
       break;
     }
     case "waiting_for_capacity": {
       const found = await ofCapacity(ask, run);
       because.push(...found.because);
+      if (run.pinnedTo) because.push(`only workers of deployment ${run.pinnedTo} may have it`);
       next.push(...found.next);
       break;
     }

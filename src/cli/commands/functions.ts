@@ -1,6 +1,13 @@
+import type { PlainCommand } from "../command.ts";
 import type { Group } from "../group.ts";
 
 const columns = ["id", "status", "version", "executionMode", "updatedAt"];
+
+export const listDeployments: PlainCommand = {
+  name: "list",
+  operation: "deployments.list",
+  shows: { columns: ["name", "workers", "since", "runs", "held", "safe_to_stop"], items: "deployments" },
+};
 
 /** Functions, and what bounds them. */
 export const functionGroups: readonly Group[] = [

@@ -104,6 +104,7 @@ export const runGroups: readonly Group[] = [
       },
       { name: "pause", operation: "runs.pause", takes: ["runId"] },
       resumeRun,
+      { name: "move", operation: "runs.move", takes: ["runId"], flags: { deployment: "to" } },
       { name: "paused-state", operation: "runs.pausedState", takes: ["runId"], shows: { items: "" } },
       {
         name: "inject",

@@ -48,6 +48,7 @@ const reading: readonly McpTool[] = [
   { name: "list_projects", operation: "projects.list" },
   { name: "list_environments", operation: "environments.list" },
   { name: "list_workers", operation: "workers.list" },
+  { name: "list_deployments", operation: "deployments.list" },
   { name: "list_secrets", operation: "secrets.list" },
   { name: "kv_list_buckets", operation: "kv.buckets.list" },
   { name: "kv_list_keys", operation: "kv.keys.list" },

@@ -55,6 +55,8 @@ export const runOf = (m: WireMessage) => ({
   timeoutAt: instant(m.timeoutAt),
   redactedAt: instant(m.redactedAt),
   redactedBy: text(m.redactedBy),
+  pinnedTo: text(m.pinnedTo),
+  movesAt: instant(m.movesAt),
 });
 
 const stepOf = (m: WireMessage) => ({

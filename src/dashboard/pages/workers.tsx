@@ -1,3 +1,5 @@
+import type { Static } from "@sinclair/typebox";
+import type { DeploymentShape } from "../../domain/engine/runs/pins/operations.ts";
 import type { workerJson } from "../../domain/engine/workers/registration.ts";
 import { rest } from "../lib/api.ts";
 import { count } from "../lib/format.ts";
@@ -12,6 +14,11 @@ export type WorkerData = ReturnType<typeof workerJson>;
 
 export const listWorkers = async (signal: AbortSignal): Promise<WorkerData[]> =>
   (await rest<{ workers: WorkerData[] }>("/api/v1/workers", { signal })).workers;
+
+type DeploymentData = Static<typeof DeploymentShape>;
+
+const listDeployments = async (signal: AbortSignal): Promise<DeploymentData[]> =>
+  (await rest<{ deployments: DeploymentData[] }>("/api/v1/deployments", { signal })).deployments;
 
 const readMs = 10_000;
 /** A worker's clock that is further off than this reports times that mislead. */
@@ -50,6 +57,7 @@ export function WorkersPage() {
         empty="No worker is connected"
         says="Runs wait until a worker of their function comes."
       />
+      <Deployments workers={workers} />
       {may("functions:list") && read.value && <Unserved workers={workers} />}
     </Page>
   );
@@ -104,6 +112,33 @@ const columns: readonly Column<WorkerData>[] = [
   { name: "Heartbeat", isNumber: true, of: ({ last_heartbeat }) => <When at={last_heartbeat} /> },
   { name: "Since", isNumber: true, of: ({ registered_at }) => <When at={registered_at} /> },
 ];
+
+/** Builds that workers are of, or runs are pinned to; read again with the workers. */
+function Deployments({ workers }: { workers: readonly WorkerData[] }) {
+  const { value = [] } = useLoaded(listDeployments, [workers]);
+  if (value.length === 0) return null;
+  return (
+    <Section title="Deployments">
+      <ul class="plain-list">
+        {value.map(({ name, workers: connected, since, runs, runs_capped, held, safe_to_stop }) => (
+          <li key={name}>
+            <Text of={name} class="grows" />
+            <span class={connected === 0 ? "warn" : "faint"}>
+              {connected === 1 ? "1 worker" : `${count(connected)} workers`}
+            </span>
+            {since !== undefined && <When at={since} />}
+            <span>
+              {safe_to_stop
+                ? "no run is pinned to it: safe to stop"
+                : `${count(runs)}${runs_capped ? "+" : ""} pinned runs`}
+            </span>
+            {held > 0 && <span class="warn">{`${count(held)} held`}</span>}
+          </li>
+        ))}
+      </ul>
+    </Section>
+  );
+}
 
 /** Active functions whose runs nobody would take. */
 function Unserved({ workers }: { workers: readonly WorkerData[] }) {

@@ -11,7 +11,7 @@ import { SvcError } from "../wire/errors.ts";
 import { type KnownOptions, requireKnown } from "../wire/known-options.ts";
 import { consoleLogger, ownLogger } from "../wire/log.ts";
 import { delayAfter, pause } from "../wire/retry.ts";
-import { type ConnectionOptions, connectionOf, knownConnection, variable } from "../wire/transport.ts";
+import { type ConnectionOptions, connectionOf, knownConnection } from "../wire/transport.ts";
 import type { EventMap, Logger } from "../wire/types.ts";
 import { runtimeName, sdkVersion } from "../wire/version.ts";
 import type { Assignment } from "../wire/wire.ts";
@@ -20,7 +20,9 @@ import { Heartbeats } from "./heartbeats.ts";
 import { type Stamp, stamp } from "./lease.ts";
 import { askFor, loopSilenceMs, newLeaseAsking, renewalMs } from "./lease-asking.ts";
 import { startLeaseThread } from "./lease-thread.ts";
+import { rehearsedWorker } from "./rehearsal.ts";
 import { handleEndSignals } from "./signals.ts";
+import { newWorkerId } from "./worker-id.ts";
 import { WorkerJobs } from "./worker-jobs.ts";
 import { restLink, streamLink, type WorkerLink } from "./worker-link.ts";
 
@@ -110,20 +112,13 @@ const concurrentJobsMax = 1_000;
 const startDelayFirstMs = 200;
 const startDelayMsMax = 5_000;
 
-let workersNamed = 0;
-
-function newWorkerId(): string {
-  const name = variable("SVC_WORKER_ID");
-  if (name) return ++workersNamed === 1 ? name : `${name}-${workersNamed}`;
-  const letters = Array.from(crypto.getRandomValues(new Uint8Array(6)), (byte) => (byte % 36).toString(36));
-  return `worker-${Date.now().toString(36)}-${letters.join("")}`;
-}
-
 /**
  * A process that executes functions and folds projections. One per process is enough; `maxConcurrentJobs`
  * decides how much it does at a time. Throws TypeError on an unknown option, and for what is no duration.
  */
 export function createWorker<Events extends EventMap = EventMap>(options: WorkerOptions<Events>): Worker {
+  const rehearsed = rehearsedWorker(options.functions ?? []);
+  if (rehearsed) return rehearsed;
   const running = new RunningWorker(options);
   // Callers may pass `worker.stop` on without its worker (U2).
   return {

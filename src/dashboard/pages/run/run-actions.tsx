@@ -174,10 +174,15 @@ export function RunActions(props: { whole: Whole; environment: string; onDone: (
   const over = isOver(run.status);
   const isPaused = run.status === "paused";
   const isRedacted = run.redactedAt !== undefined;
-  const canResume = (run.status === "failed" && !isRedacted) || isPaused;
+  const isGone = isPaused && run.pauseReason === "deployment_gone";
+  const canResume = (run.status === "failed" && !isRedacted) || (isPaused && !isGone);
   const canPause = !over && !(isPaused && run.pauseReason === "injection");
   const pause = async () => {
     const isDone = await attempt(() => rpc("SvcService", "PauseRun", { runId: run.id }), "Pause asked for");
+    if (isDone) onDone();
+  };
+  const move = async () => {
+    const isDone = await attempt(() => rpc("SvcService", "MoveRun", { runId: run.id }), "Moved");
     if (isDone) onDone();
   };
   const copyCall = async () => {
@@ -192,6 +197,14 @@ export function RunActions(props: { whole: Whole; environment: string; onDone: (
         <>
           {canResume && (
             <Button kind="primary" icon="play" text="Resume…" onClick={() => setAsked("resume")} />
+          )}
+          {isGone && (
+            <Button
+              kind="primary"
+              icon="play"
+              text="Move to the newest deployment"
+              onClick={() => void move()}
+            />
           )}
           {canPause && <Button icon="pause" text="Pause" onClick={() => void pause()} />}
           {!over && <Button icon="stop" text="Cancel…" onClick={() => setAsked("cancel")} />}

@@ -188,6 +188,8 @@ function RunFacts({ run, now }: { run: RunView; now: number }) {
           </a>,
         ],
         ["Worker", run.workerId ? <Text key="worker" of={run.workerId} /> : "–"],
+        run.pinnedTo && ["Pinned to", <Text key="pin" of={run.pinnedTo} />],
+        run.movesAt && ["Moves", dateTime(run.movesAt)],
         run.parentRunId && [
           "Parent",
           <a key="parent" href={hrefOf(["runs", run.parentRunId])}>

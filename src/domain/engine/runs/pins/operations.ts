@@ -10,7 +10,7 @@ import type { Deployment, Pins } from "./pins.ts";
 
 const count = (description: string) => Type.Integer({ description });
 
-const DeploymentShape = Type.Object({
+export const DeploymentShape = Type.Object({
   name: Type.String({ description: "The name that its workers say." }),
   workers: count("Workers of it with a recent heartbeat."),
   since: Type.Optional(
