@@ -31,7 +31,7 @@ import { RunObservers } from "../domain/engine/runs/observer.ts";
 import { runsOperations } from "../domain/engine/runs/operations.ts";
 import { outputOperations } from "../domain/engine/runs/outputs/operations.ts";
 import { pinOperations } from "../domain/engine/runs/pins/operations.ts";
-import { knowsPins, openPins, type Pins } from "../domain/engine/runs/pins/pins.ts";
+import { knowsPins, openPins, type Pins, type PinsDeps } from "../domain/engine/runs/pins/pins.ts";
 import { openRuns, type Runs } from "../domain/engine/runs/service.ts";
 import { signalOperations } from "../domain/engine/runs/signals/operations.ts";
 import { openRunSpans } from "../domain/engine/runs/spans.ts";
@@ -133,10 +133,7 @@ export function openRunsPart(host: Host, { publishQueued, flow, secretValues }: 
   const later = { store, clock, log, starts, quotas, onQueued, onCreated: observers.created, knowsTime };
   const debounce = openDebounce({ ...later, fireIn: wakers.debounce.wakeIn });
   const batches = openBatchStarts({ ...later, wake: wakers.batches.wake });
-  const serving = new ConnectedWorkers({
-    ...{ store, clock, log, metrics: watch.metrics },
-    announce: unservedFrames(frames, clock),
-  });
+  const serving = servingOf(host);
   const definitions = openDefinitions(store, async (environmentId, before) => {
     const [schemas] = await Promise.all([
       readSchemas(store, environmentId, before),
@@ -144,10 +141,7 @@ export function openRunsPart(host: Host, { publishQueued, flow, secretValues }: 
     ]);
     return schemas;
   });
-  const pins = openPins({
-    ...{ store, clock, definitions, onQueued, onMoved: runFrames.moved },
-    everyNodeKnows: everyNodeSays(knowsPins, host),
-  });
+  const pins = pinsOf(host, { definitions, onQueued, onMoved: runFrames.moved });
   const functions = openFunctions({
     ...{ store, clock, ids, log },
     activated: (target) => onQueued([target]),
@@ -191,6 +185,17 @@ export function openRunsPart(host: Host, { publishQueued, flow, secretValues }: 
     },
   } satisfies PartShape;
 }
+
+const pinsOf = (host: Host, more: Pick<PinsDeps, "definitions" | "onQueued" | "onMoved">) => {
+  const { store, clock } = host;
+  return openPins({ store, clock, ...more, everyNodeKnows: everyNodeSays(knowsPins, host) });
+};
+
+const servingOf = ({ store, clock, log, watch, frames }: Host) =>
+  new ConnectedWorkers({
+    ...{ store, clock, log, metrics: watch.metrics },
+    announce: unservedFrames(frames, clock),
+  });
 
 function upkeepOf(
   { store, clock }: Host,

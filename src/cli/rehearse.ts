@@ -28,7 +28,7 @@ interface RehearseFlags extends CommonFlags {
 }
 
 /** The program of a worker as a process of its own: code that never returns can be killed. */
-class Program {
+class RehearsedProgram {
   readonly #child: Bun.Subprocess;
   readonly #io: Io;
   #heard: (message: unknown) => void = () => {};
@@ -65,7 +65,9 @@ class Program {
     this.#io.signal.addEventListener("abort", stop, { once: true });
     void this.#child.exited.then(async (code) => {
       await this.#io.clock.sleep(10);
-      reject(refused(`the worker's program ended with ${code}: ${lastLine(this.#tail) || "it said nothing"}`));
+      reject(
+        refused(`the worker's program ended with ${code}: ${lastLine(this.#tail) || "it said nothing"}`),
+      );
     });
     try {
       return await promise;
@@ -135,10 +137,11 @@ export function differencesOf({ run, steps }: RecordedRun, played: PlayedRun): s
   if (reordered.length > 0) found.push(`comes to step ${listOf(reordered)} in another order`);
   const open = steps.filter(({ status }) => status === "sleeping" || status === "waiting");
   const expected = open.map(({ name }) => name).sort();
-  const isSameWait =
-    run.status === "paused" && ended === "waits" && `${expected}` === `${[...waits].sort()}`;
+  const isSameWait = run.status === "paused" && ended === "waits" && `${expected}` === `${[...waits].sort()}`;
   if (ended === "waits" && !isSameWait)
-    found.push(`waits at ${listOf(waits)}${run.status === "paused" ? ` and not at ${listOf(expected)}` : ""}`);
+    found.push(
+      `waits at ${listOf(waits)}${run.status === "paused" ? ` and not at ${listOf(expected)}` : ""}`,
+    );
   if (ended === "failed" && run.status !== "failed") found.push(`fails: ${cellOf(played.message)}`);
   if (ended === "completed" && run.status !== "completed")
     found.push(run.status === "failed" ? "completes, and had failed" : "completes, and waited");
@@ -158,7 +161,7 @@ async function rehearse(asking: Asking, flags: RehearseFlags): Promise<Rehearsed
   if (!Number.isInteger(last) || last < 1 || last > rehearsedMax)
     throw usage(`--last: must be a whole number from 1 to ${rehearsedMax}`);
   const limitMs = limitOf(flags.timeout);
-  let program = new Program(file, io);
+  let program = new RehearsedProgram(file, io);
   const begun = async () => {
     const hello = await program.hear<{ functionIds: string[] }>(rehearsedStartMs);
     if (hello) return hello.functionIds;
@@ -182,7 +185,7 @@ async function rehearse(asking: Asking, flags: RehearseFlags): Promise<Rehearsed
       else {
         results.push({ ...rehearsed, differences: [`does not return within ${limitMs} ms`] });
         await program.stop();
-        program = new Program(file, io);
+        program = new RehearsedProgram(file, io);
         await begun();
       }
     }

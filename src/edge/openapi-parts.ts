@@ -142,6 +142,7 @@ export const groups: Readonly<Record<string, string>> = {
   causality: "What led to a thing, and what it led to.",
   cluster: "Nodes of the installation and its secrets.",
   config: "JSON documents of an environment, with revisions.",
+  deployments: "Builds of programs that are connected, and runs that are pinned to them.",
   debug: "The last requests of an org, to find out what a client sends.",
   debounce: "Repeated events that wait to start one run.",
   environments: "Environments: everything else stands in one.",

@@ -71,3 +71,8 @@ export const expireSlicesMax = 500;
 /** Of the URL by which an issuer is known, and of what it names: people, its sessions, values of claims. */
 export const issuerUrlBytesMax = 500;
 export const providerTextBytesMax = 255;
+
+/** `functions.paced` of those that pin their runs. A node that knows no pins reads any number as 1. */
+export const pacedOfPin = 2;
+/** How long a pinned run waits for its deployment once the last worker of it is gone. */
+export const pinGraceMsDefault = 10 * 60 * 1000;

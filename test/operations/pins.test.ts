@@ -149,7 +149,9 @@ describe.each(engines)("pinned runs on %s", (engine) => {
     expect((await client.waitForRun(runId)).output).toEqual(["h1", "h2"]);
     const late = await client.runs.move(runId).catch((error) => error);
     expect(late.message).toBe("the run is over: it cannot be moved");
-    expect((await client.runs.move("run_01kf3m8q4v7x2n9t5c6b1d0e8g").catch((error) => error)).status).toBe(404);
+    expect((await client.runs.move("run_01kf3m8q4v7x2n9t5c6b1d0e8g").catch((error) => error)).status).toBe(
+      404,
+    );
     await next.drain();
   });
 
@@ -256,5 +258,4 @@ describe.each(engines)("pinned runs on %s", (engine) => {
     expect(pinned.function).toMatchObject({ pin: true, pinGraceMs: 600_000, pinGone: "move" });
     expect(pinned.definitionHash).toBe(plain.definitionHash);
   });
-
 });

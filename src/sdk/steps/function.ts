@@ -63,7 +63,7 @@ interface TimedOptions {
   startWithin?: Duration;
   /** @deprecated Write `startWithin`. */
   startWithinMs?: number;
-  /** How long a pinned run waits for its deployment once the last worker of it is gone. Default 10 minutes. */
+  /** How long a pinned run waits for its deployment once its last worker is gone. Default 10 minutes. */
   pinGrace?: Duration;
   /** @deprecated Write `pinGrace`. */
   pinGraceMs?: number;

@@ -4,9 +4,9 @@ import type { ExecutionHost } from "../steps/step-host.ts";
 import type { SvcFunction } from "../steps/svc-function.ts";
 import { deferred } from "../wire/deferred.ts";
 import { errorOf, SvcError } from "../wire/errors.ts";
+import { detour, variable } from "../wire/transport.ts";
 import type { Run, Step } from "../wire/types.ts";
 import type { AskedWait, CompletedStep } from "../wire/wire.ts";
-import { detour, variable } from "../wire/transport.ts";
 
 /** A run as the server has it. */
 export interface RecordedRun {
@@ -33,7 +33,7 @@ export interface PlayedRun {
 }
 
 /** Of `svc rehearse`, which starts the program: by a channel of its own, since the program may print. */
-interface Channel {
+interface RehearsalChannel {
   send(message: object): void;
   on(kind: "message", heard: (message: RecordedRun) => void): void;
 }
@@ -43,17 +43,17 @@ let isOpen = false;
 
 /** Undefined unless the program is rehearsed: its worker takes no jobs, and plays what it is told. */
 export function rehearsedWorker(functions: readonly SvcFunction[]) {
-  const channel = globalThis.process as unknown as Partial<Channel> | undefined;
+  const channel = globalThis.process as unknown as Partial<RehearsalChannel> | undefined;
   if (variable("SVC_REHEARSAL") !== "1" || !channel?.send || !channel.on) return undefined;
   for (const one of functions) served.set(one.id, one);
-  if (!isOpen) open(channel as Channel);
+  if (!isOpen) open(channel as RehearsalChannel);
   return {
     ...{ id: "rehearsal", activeJobs: 0, closed: new Promise<void>(() => {}) },
     ...{ start: async () => {}, drain: async () => true, stop: () => {} },
   };
 }
 
-function open(channel: Channel): void {
+function open(channel: RehearsalChannel): void {
   isOpen = true;
   detour.answer = () => Promise.reject(noCall());
   channel.on("message", async (recorded) => {

@@ -61,9 +61,8 @@ export function openDispatcher(deps: DispatcherDeps) {
     worker.askedAt = clock.now();
     worker.functionIds = request.functionIds;
     worker.leaseMs = request.leaseMs ?? leaseMs;
-    const { environmentId, deployment } = request;
-    worker.deployment = deployment;
-    const polledQueues = request.functionIds.map((id) => queues.of(environmentId, id, deployment));
+    worker.deployment = request.deployment;
+    const polledQueues = queues.polledBy(request);
     const poll = polls.open(request, worker, polledQueues, resolve);
     if (poll.available <= 0) worker.spare = 0;
     if (poll.available <= 0 || draining || request.signal.aborted) {

@@ -168,6 +168,10 @@ export class FunctionQueues {
     return this.#queues.get(`${environmentId}\n${functionId}`);
   }
 
+  polledBy({ environmentId, functionIds, deployment }: PollRequest): FunctionQueue[] {
+    return functionIds.map((id) => this.of(environmentId, id, deployment));
+  }
+
   of(environmentId: string, functionId: string, deployment?: string): FunctionQueue {
     const key = `${environmentId}\n${functionId}`;
     const byDeployment = this.#pinned.get(key);

@@ -18,8 +18,6 @@ export const idempotencyMsDefault = 24 * 60 * 60 * 1000;
 export const singletonKeptMs = 60 * 60 * 1000;
 /** What the expression of an option may look at: it is evaluated while a flush is prepared. */
 export const flowItemsMax = 1_000;
-/** How long a pinned run waits for its deployment once the last worker of it is gone. */
-export const pinGraceMsDefault = 10 * 60 * 1000;
 export const pinGraceMsMax = 7 * 24 * 60 * 60 * 1000;
 /** Events of one batch. */
 export const batchSizeMax = 1_000;

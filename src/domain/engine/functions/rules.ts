@@ -119,10 +119,8 @@ export function definitionOf(input: RegisterInput): FunctionDefinition {
     ...(input.onFailure && { onFailure: true }),
     ...readNondeterminism(input.nondeterminism),
     ...readAttributes(input.attributes),
-    ...flowOf(input),
+    ...flowOf(input, mode),
   };
-  // The server calls an endpoint: it cannot choose which deployment answers.
-  if (definition.pin && mode === "push") throw invalid("pin", "needs a function in pull mode");
   if (input.checked) requireChecked(definition);
   if (input.slug && input.slug !== definition.slug)
     throw invalid("slug", `must be lower-case letters, digits and single hyphens, at most ${slugLengthMax}`);

@@ -2,6 +2,7 @@ import { hash } from "node:crypto";
 import { type CelBudget, CelError, compileCel } from "../../../kit/cel/cel.ts";
 import { valueAt } from "../../../kit/data-path.ts";
 import { invalid } from "../../../kit/fault.ts";
+import { pacedOfPin } from "../../../kit/limits.ts";
 import { wholeWithin, within } from "../../../kit/within.ts";
 import { isPath } from "../waits/rules.ts";
 import {
@@ -92,7 +93,7 @@ const programOf = (expression: string) =>
   compileCel(expression, { variables: flowVariables, result: "any", itemsMax: flowItemsMax });
 
 /** Throws the fault that names the option and the rule. */
-export function flowOf(input: FlowInput): Omit<FlowOptions, "concurrency"> {
+export function flowOf(input: FlowInput, mode?: "pull" | "push"): Omit<FlowOptions, "concurrency"> {
   const { priority, throttle, rateLimit, idempotency, singleton, startWithinMs, batch } = input;
   requireOneGate(input);
   return {
@@ -105,11 +106,16 @@ export function flowOf(input: FlowInput): Omit<FlowOptions, "concurrency"> {
       startWithinMs: wholeWithin("startWithinMs", startWithinMs, flowPeriodMsMin, flowPeriodMsMax),
     }),
     ...(batch && { batch: readBatch(batch, input) }),
-    ...readPin(input),
+    ...readPin(input, mode),
   };
 }
 
-function readPin({ pin = false, pinGraceMs = 0, pinGone = "" }: FlowInput): Partial<FlowOptions> {
+function readPin(
+  { pin = false, pinGraceMs = 0, pinGone = "" }: FlowInput,
+  mode: "pull" | "push" | undefined,
+): Partial<FlowOptions> {
+  // The server calls an endpoint: it cannot choose which deployment answers.
+  if (pin && mode === "push") throw invalid("pin", "needs a function in pull mode");
   if (!pin) {
     const [without] = [pinGraceMs && "pinGraceMs", pinGone && "pinGone"].filter(Boolean);
     if (without) throw invalid(without, "needs pin");
@@ -205,15 +211,11 @@ function readThrottle(
   };
 }
 
-/**
- * `functions.paced`: whether claims follow more than the order and the limit of a lane. A node that knows no
- * pins reads any number as 1.
- */
+/** `functions.paced`: whether claims follow more than the order and the limit of a lane. */
 export const pacedOf = ({ priority, throttle, pin }: FlowOptions): number | null => {
   if (pin) return pacedOfPin;
   return priority !== undefined || throttle !== undefined ? 1 : null;
 };
-export const pacedOfPin = 2;
 
 /**
  * Runs at a time of one lane; undefined for a function without lanes. Pinned runs have lanes, so that claims

@@ -5,10 +5,10 @@ import {
   type FunctionSchema,
   FunctionStatus as FunctionStatusWire,
 } from "../../../gen/svc/v1/types_pb.ts";
+import { pinGraceMsDefault } from "../../../kit/limits.ts";
 import { jsonOf, timestampOf } from "../../../kit/wkt.ts";
 import type { FunctionRecord, FunctionStatus } from "./definition.ts";
 import type { FunctionChange } from "./history.ts";
-import { pinGraceMsDefault } from "./limits.ts";
 import type { RegisterInput } from "./rules.ts";
 import type { FlowInput, FlowOptions } from "./start-options.ts";
 

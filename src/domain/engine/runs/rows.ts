@@ -50,7 +50,6 @@ interface RunRow extends RedactedRunRow {
   nondeterminism: string | null;
   error_group: string | null;
   pinned_to: string | null;
-  /** Of a run whose deployment is gone. */
   moves_at: number | null;
   /** JSON text of names and stored values. */
   attributes: string | null;
@@ -366,8 +365,7 @@ function toRun(row: RunRow): Run {
     deviations: row.nondeterminism === null ? [] : (JSON.parse(row.nondeterminism) as Run["deviations"]),
     attributes: attributesOf(row.attributes),
     errorGroup: row.error_group,
-    pinnedTo: row.pinned_to,
-    movesAt: row.moves_at,
+    ...{ pinnedTo: row.pinned_to, movesAt: row.moves_at },
   };
   return markedRun(run, row);
 }

@@ -1,7 +1,7 @@
 import type { Instant } from "../../../../kit/clock.ts";
+import { pacedOfPin } from "../../../../kit/limits.ts";
 import { column, type Sql, sql } from "../../../../kit/sql.ts";
 import type { Flush, Seams, SyncSession } from "../../../../store/store.ts";
-import { pacedOfPin } from "../../functions/start-options.ts";
 import {
   leasedAnswer,
   leasedTables,
@@ -30,7 +30,7 @@ import { countLeased, holdLanes, leasedIn, noteLeasesSync } from "./lane-room.ts
  */
 export const claimPacedFlush = pacedFlush("runs.claim_paced", false);
 
-/** `pins`: of functions with `pin`, see `claimPinnedFlush`. Without, not a letter of the statements differs. */
+/** `pins`: of functions with `pin` (`claimPinnedFlush`). Without it no letter of the statements differs. */
 export function pacedFlush(name: string, pins: boolean): Flush<LimitedInput, LimitedAnswer> {
   return {
     name,

@@ -1,8 +1,8 @@
 import type { Instant } from "../../../../kit/clock.ts";
+import { pacedOfPin } from "../../../../kit/limits.ts";
 import { type Sql, sql } from "../../../../kit/sql.ts";
 import type { Session, Store } from "../../../../store/store.ts";
 import { lanePrefix } from "../../functions/rules.ts";
-import { pacedOfPin } from "../../functions/start-options.ts";
 
 export interface LaneLook {
   /** Undefined: the function has no limit any more, or is gone; its runs are claimed without lanes. */

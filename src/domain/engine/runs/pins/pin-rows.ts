@@ -146,7 +146,7 @@ export async function moveAtPlace(
   return moved;
 }
 
-interface Noted {
+interface NotedMove {
   run_id: string;
   environment_id: string;
   history_count: number;
@@ -154,16 +154,19 @@ interface Noted {
   detail: object;
 }
 
-async function note(session: Session, rows: readonly Noted[], now: Instant): Promise<void> {
+async function note(session: Session, rows: readonly NotedMove[], now: Instant): Promise<void> {
   if (rows.length === 0) return;
   await session.run(sql`INSERT INTO run_history (run_id, sequence, environment_id, type, at, detail)
-    SELECT run_id, sequence, environment_id, type, ${sql.bigint(now)}, detail FROM ${session.seams.rowsFrom("v", {
-      run_id: column.text(rows.map((row) => row.run_id)),
-      sequence: column.bigint(rows.map((row) => row.history_count)),
-      environment_id: column.text(rows.map((row) => row.environment_id)),
-      type: column.text(rows.map((row) => row.type)),
-      detail: column.text(rows.map((row) => JSON.stringify(row.detail))),
-    })}`);
+    SELECT run_id, sequence, environment_id, type, ${sql.bigint(now)}, detail FROM ${session.seams.rowsFrom(
+      "v",
+      {
+        run_id: column.text(rows.map((row) => row.run_id)),
+        sequence: column.bigint(rows.map((row) => row.history_count)),
+        environment_id: column.text(rows.map((row) => row.environment_id)),
+        type: column.text(rows.map((row) => row.type)),
+        detail: column.text(rows.map((row) => JSON.stringify(row.detail))),
+      },
+    )}`);
 }
 
 /** A run, pinned or not. Locks: the execution. */
@@ -195,7 +198,8 @@ export async function repin(
 ): Promise<void> {
   const run_id = column.text(rows.map((row) => row.run_id));
   const { rowsFrom, byKey } = session.seams;
-  const queued = (column: Sql, value: Sql) => sql`CASE WHEN state = 'stranded' THEN ${value} ELSE ${column} END`;
+  const queued = (column: Sql, value: Sql) =>
+    sql`CASE WHEN state = 'stranded' THEN ${value} ELSE ${column} END`;
   await session.run(sql`UPDATE executions SET pinned_to = v.pinned_to, history_count = executions.history_count + 1,
       wake_at = ${queued(sql.raw("wake_at"), sql.bigint(now))}, state = ${queued(sql.raw("state"), sql.raw("'queued'"))}
     FROM ${rowsFrom("v", { run_id, pinned_to: column.text(rows.map((row) => row.to)) })}

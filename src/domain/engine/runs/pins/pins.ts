@@ -1,8 +1,7 @@
 import { Fault, missing } from "../../../../kit/fault.ts";
-import { countCap, workerSilenceMsMax } from "../../../../kit/limits.ts";
+import { countCap, pinGraceMsDefault, workerSilenceMsMax } from "../../../../kit/limits.ts";
 import type { Basics, Store } from "../../../../store/store.ts";
 import type { Definitions, DefinitionsCache, FunctionDefinition } from "../../functions/definition.ts";
-import { pinGraceMsDefault } from "../../functions/limits.ts";
 import { neverWakesAt } from "../execution/commit-reports.ts";
 import { getRun } from "../rows.ts";
 import type { QueueHint, Run } from "../run.ts";
@@ -107,32 +106,7 @@ export function openPins({ store, clock, definitions, everyNodeKnows, onQueued, 
     },
 
     /** Those that are connected, or that runs are pinned to, by their names. */
-    async list(environmentId: string): Promise<Deployment[]> {
-      const [places, workers] = await Promise.all([
-        rows.pinnedPlaces(store, environmentId),
-        workersOf([environmentId]),
-      ]);
-      const found = new Map<string, Deployment>();
-      const of = (name: string): Deployment => {
-        const none = { name, workers: 0, since: null, runs: 0, runsCapped: false, held: 0, functionIds: [] };
-        const one = found.get(name) ?? none;
-        found.set(name, one);
-        return one;
-      };
-      for (const { deployment, registeredAt, functionIds } of workers) {
-        const one = of(deployment);
-        one.workers++;
-        one.since = Math.min(one.since ?? registeredAt, registeredAt);
-        one.functionIds = [...new Set([...one.functionIds, ...functionIds])].sort();
-      }
-      for (const { deployment, state, count } of await rows.countPinned(store, environmentId, places)) {
-        const one = of(deployment);
-        one.runs += count;
-        one.runsCapped ||= count === countCap;
-        if (state === "stranded") one.held += count;
-      }
-      return [...found.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
-    },
+    list: (environmentId: string) => deploymentsOf(store, environmentId, workersOf([environmentId])),
 
     /**
      * Gives a pinned run to another deployment: a named one, or the newest that serves its function; without
@@ -152,7 +126,10 @@ export function openPins({ store, clock, definitions, everyNodeKnows, onQueued, 
         const held = await rows.lockPinned(session, environmentId, runId);
         if (!held) throw new Fault("failed_precondition", "the run is over: it cannot be moved");
         if (held.pinned_to === null)
-          throw new Fault("failed_precondition", "the run is pinned to no deployment: any worker may have it");
+          throw new Fault(
+            "failed_precondition",
+            "the run is pinned to no deployment: any worker may have it",
+          );
         const serving = workers.filter((one) => one.functionIds.includes(held.function_id));
         if (deployment !== undefined && !serving.some((one) => one.deployment === deployment))
           throw new Fault(
@@ -173,4 +150,32 @@ export function openPins({ store, clock, definitions, everyNodeKnows, onQueued, 
       return run;
     },
   };
+}
+
+async function deploymentsOf(
+  store: Store,
+  environmentId: string,
+  connected: Promise<rows.DeployedWorker[]>,
+): Promise<Deployment[]> {
+  const [places, workers] = await Promise.all([rows.pinnedPlaces(store, environmentId), connected]);
+  const found = new Map<string, Deployment>();
+  const of = (name: string): Deployment => {
+    const none = { name, workers: 0, since: null, runs: 0, runsCapped: false, held: 0, functionIds: [] };
+    const one = found.get(name) ?? none;
+    found.set(name, one);
+    return one;
+  };
+  for (const { deployment, registeredAt, functionIds } of workers) {
+    const one = of(deployment);
+    one.workers++;
+    one.since = Math.min(one.since ?? registeredAt, registeredAt);
+    one.functionIds = [...new Set([...one.functionIds, ...functionIds])].sort();
+  }
+  for (const { deployment, state, count } of await rows.countPinned(store, environmentId, places)) {
+    const one = of(deployment);
+    one.runs += count;
+    one.runsCapped ||= count === countCap;
+    if (state === "stranded") one.held += count;
+  }
+  return [...found.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
 }
