@@ -35,6 +35,8 @@ const wordsOf: Readonly<Record<string, string>> = {
     "nextjs next.js hono express fastify koa aws lambda vercel netlify cloudflare deno serverless edge route handler docker dockerfile container kubernetes deploy worker process push endpoint",
   outputs: "tokens llm ai partial results progress sse",
   signals: "approval human in the loop mailbox",
+  deployments:
+    "pin versioning blue green canary rolling deploy worker version build safe to stop dry run replay test ci",
   recipes: "saga human approval in the loop fan out rate limit per customer report agent examples patterns",
   "coming-from":
     "temporal inngest bullmq kurrent trigger hatchet restate dbos migrate from alternatives comparison equivalent terms signal continue as new",
@@ -100,6 +102,7 @@ export const groups: readonly DocsGroup[] = [
       own("clients", "Clients in other languages", "Generated from the server's description of itself."),
       own("outputs", "Outputs", "Show what a run makes while it makes it: tokens in a browser."),
       own("signals", "Signals", "Tell a run something, whether or not it waits for it yet."),
+      own("deployments", "Deployments", "Replace code while runs are under way: pin, move, rehearse."),
       own("recipes", "Recipes", "A saga, fan-out, an approval, a rate limit, a report, webhooks, an agent."),
       own(
         "coming-from",

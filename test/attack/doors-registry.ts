@@ -52,6 +52,7 @@ export const doorsOut: Record<string, string> = {
   "runs.output": "chunks as they were written (operations/outputs)",
   "runs.cancel": "the run as GetRun has it",
   "runs.resume": "the run as GetRun has it",
+  "runs.move": "the run as GetRun has it",
   "steps.patch": "the step as GetRunSteps has it",
   "schemas.register": "schemas as they were sent, as text",
   "schemas.get": "schemas as they were sent, as text",

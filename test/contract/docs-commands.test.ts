@@ -10,6 +10,8 @@ import { until } from "../support/until.ts";
 const elsewhere: Readonly<Record<string, string>> = {
   "svc init": "operations/cli-process",
   "svc dev": "operations/cli-process",
+  "svc rehearse": "operations/rehearsal",
+  "svc run move": "operations/pins",
 };
 
 /** Lines that go on until ^C. */

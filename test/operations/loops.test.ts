@@ -43,6 +43,7 @@ const notShared: Record<string, string> = {
   "kv.expire": toItsEnd,
   "outbox.forget": toItsEnd,
   "runs.lanes": toItsEnd,
+  "runs.pins": toItsEnd,
   "runs.resumes": toItsEnd,
   "workers.forget": toItsEnd,
   "projections.sweep": toItsEnd,

@@ -32,7 +32,7 @@ export const made: Record<string, Making> = {
     named: "id",
     ask: ({ name, marker }) => ({
       path: `/api/v1/workers/${encodeURIComponent(name)}/register`,
-      body: { function_ids: ["same", marker] },
+      body: { function_ids: ["same", marker], deployment: `build-${marker}` },
     }),
   },
   delayed_events: {

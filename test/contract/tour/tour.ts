@@ -80,6 +80,7 @@ async function work(client: Client, environment: string): Promise<string> {
   );
   await must(client.POST("/api/v1/workers/{workerId}/heartbeat", { ...byWorker, body: { active_jobs: 0 } }));
   await must(client.GET("/api/v1/workers"));
+  await must(client.GET("/api/v1/deployments"));
   const runId = await oneRun(client);
   await debounced(client, environment);
   await must(client.GET("/api/v1/circuit-breakers"));
