@@ -209,6 +209,38 @@ describe.each(engines)("what is done with runs in the dashboard on %s", (engine)
     expect(repair.counts.done + repair.counts.undone).toBe(2_000);
   });
 
+  test("a run whose deployment is gone says so, on its page and with the workers, and moves", async () => {
+    const options = { pin: true, pinGone: "hold", retry: { maxAttempts: 2, initialDelayMs: 1 } };
+    const worker = await functionWithWorker(server, "pinned", "pinned.asked", options);
+    const path = "/api/v1/workers/worker-pinned";
+    const register = (deployment: string) =>
+      server.api(`${path}/register`, { body: { function_ids: ["pinned"], deployment } });
+    await register("build-1");
+    const id = await emit(server, "pinned.asked");
+    const failed = { status: "failed", error: { message: "once", retryable: true } };
+    await worker.report(await worker.job(), failed);
+    await server.api(path, { method: "DELETE", body: {} });
+    await until(
+      async () => {
+        for (const loop of ["runs.wake", "runs.pins"]) await server.running.tick(loop);
+        return (await rpc("GetRun", { id })).pauseReason === "deployment_gone";
+      },
+      { about: "the run to be held" },
+    );
+    await acting(server, engine, { path: "workers", session }, async (on) => {
+      await on.told("pinned runs: 1");
+      await on.told("1 held");
+    });
+    await acting(server, engine, { path: `runs/${id}`, session }, async (on) => {
+      await on.heading("Deployment gone");
+      await on.told("build-1");
+      await on.press("Move to the newest deployment");
+      await on.told("Moved");
+      await register("build-2");
+      expect((await worker.job()).run_id).toBe(id);
+    });
+  });
+
   test("has sent every write that driven.ts names for this file", () => {
     expect(notGranted(driven["actions-runs"])).toEqual([]);
   });

@@ -112,6 +112,7 @@ export const driven = {
     "runs.inject",
     "runs.pause",
     "runs.resume",
+    "runs.move",
     "steps.patch",
     "repairs.start",
     "repairs.pause",

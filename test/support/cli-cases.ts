@@ -84,6 +84,7 @@ export const cliCases: readonly CliCase[] = [
     replay preview made-{p} --events {"pattern":"made-{p}.asked"}
     replay start made-{p} --events {"pattern":"made-{p}.asked"} --yes
     worker list
+    deployments
     attribute list
     attribute delete shade_{p} --yes
     debounce list
@@ -358,6 +359,8 @@ export const casesElsewhere: Readonly<Record<string, string>> = {
   "config init": "unit/cli",
   completion: "unit/cli",
   licenses: "contract/binary",
+  rehearse: "operations/rehearsal",
+  "run move": "operations/pins",
   login: "operations/cli",
   "platform login": "operations/cli",
   "secret set": "operations/cli",

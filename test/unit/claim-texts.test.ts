@@ -26,7 +26,10 @@ function textsOf([flush, input]: readonly [unknown, unknown]): string {
   const note = (query: Sql) => void texts.push(renderLibsql(query).text);
   const session = {
     seams: libsqlSeams,
-    run: (query: Sql) => (note(query), 1),
+    run(query: Sql) {
+      note(query);
+      return 1;
+    },
     all(query: Sql) {
       note(query);
       return [{ run_id: "run_1", wake_at: 1, execution_seq: 1, head_start_ms: null }];

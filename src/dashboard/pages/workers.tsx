@@ -130,7 +130,7 @@ function Deployments({ workers }: { workers: readonly WorkerData[] }) {
             <span>
               {safe_to_stop
                 ? "no run is pinned to it: safe to stop"
-                : `${count(runs)}${runs_capped ? "+" : ""} pinned runs`}
+                : `pinned runs: ${count(runs)}${runs_capped ? "+" : ""}`}
             </span>
             {held > 0 && <span class="warn">{`${count(held)} held`}</span>}
           </li>

@@ -120,51 +120,41 @@ export class Claims {
     const now = clock.now();
     const startedAt = clock.elapsed();
     const [first = [], ...pinned] = roundsOf(limited);
-    const [unlimitedClaim, ...limitedClaims] = await Promise.allSettled([
-      demands.length === 0 ? undefined : runs.claim({ now, demands }),
-      this.#claimLimited(first, now),
+    const [unlimitedClaim, limitedClaim, pinnedClaims] = await Promise.all([
+      settled(() => (demands.length === 0 ? undefined : runs.claim({ now, demands }))),
+      settled(() => (first.length === 0 ? undefined : runs.claimLimited({ now, demands: first }))),
       this.#claimPinned(pinned, now),
     ]);
     for (const { queue, since } of demands)
       if (since === 0) queue.wholeLooks.took(clock.elapsed() - startedAt);
     // All are noted before a failure is thrown: what one has claimed must reach its workers.
-    if (unlimitedClaim.status === "rejected") for (const { queue } of demands) queue.dirty = true;
+    if ("error" in unlimitedClaim) for (const { queue } of demands) queue.dirty = true;
     let count = 0;
-    if (unlimitedClaim.status === "fulfilled" && unlimitedClaim.value) {
+    if ("value" in unlimitedClaim && unlimitedClaim.value) {
       const { runs: rows, limited: nowLimited } = unlimitedClaim.value;
       for (const lane of nowLimited) demands[lane - 1]!.queue.limited ??= newLimitedLanes();
       await this.#assign(rows, demands);
       count += rows.length;
     }
-    for (const one of limitedClaims) if (one.status === "fulfilled") count += one.value;
-    for (const one of [unlimitedClaim, ...limitedClaims]) if (one.status === "rejected") throw one.reason;
+    const limitedClaims = [limitedClaim, ...pinnedClaims];
+    for (const [place, round] of [first, ...pinned].entries()) {
+      const claimed = limitedClaims[place]!;
+      if ("error" in claimed) for (const { state } of round) noteClaimFailed(state);
+      if (!("value" in claimed) || !claimed.value) continue;
+      this.#noteLanes(round, claimed.value.lanes);
+      await this.#assign(claimed.value.runs, round);
+      count += claimed.value.runs.length;
+    }
+    for (const one of [unlimitedClaim, ...limitedClaims]) if ("error" in one) throw one.error;
     return count;
-  }
-
-  async #claimLimited(demands: ClaimPlan["limited"], now: Instant): Promise<number> {
-    if (demands.length === 0) return 0;
-    const { runs } = this.#deps;
-    const claimed = await runs.claimLimited({ now, demands }).catch((error) => {
-      for (const { state } of demands) noteClaimFailed(state);
-      throw error;
-    });
-    this.#noteLanes(demands, claimed.lanes);
-    await this.#assign(claimed.runs, demands);
-    return claimed.runs.length;
   }
 
   /** One after the other: they ask for the same lanes. A round after one that failed is claimed, too. */
-  async #claimPinned(rounds: readonly ClaimPlan["limited"][], now: Instant): Promise<number> {
-    let count = 0;
-    let failed: { error: unknown } | undefined;
-    for (const round of rounds)
-      try {
-        count += await this.#claimLimited(round, now);
-      } catch (error) {
-        failed ??= { error };
-      }
-    if (failed) throw failed.error;
-    return count;
+  async #claimPinned(rounds: readonly ClaimPlan["limited"][], now: Instant) {
+    const claims: Settled<Awaited<ReturnType<Runs["claimLimited"]>> | undefined>[] = [];
+    for (const demands of rounds)
+      claims.push(await settled(() => this.#deps.runs.claimLimited({ now, demands })));
+    return claims;
   }
 
   #noteLanes(demands: ClaimPlan["limited"], lanes: readonly LaneFound[]): void {
@@ -209,6 +199,16 @@ export class Claims {
     }
     for (const [at, { queue, claimSlots }] of demands.entries())
       noteServed(queue, claimSlots.length, counts[at]!);
+  }
+}
+
+type Settled<Value> = { value: Value } | { error: unknown };
+
+async function settled<Value>(work: () => Promise<Value> | undefined): Promise<Settled<Value | undefined>> {
+  try {
+    return { value: await work() };
+  } catch (error) {
+    return { error };
   }
 }
 
