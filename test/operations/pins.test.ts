@@ -8,6 +8,7 @@ import {
   type Handler,
   type Worker,
 } from "../../src/sdk/index.ts";
+import { makeCli } from "../support/cli.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
 import { until } from "../support/until.ts";
 
@@ -141,6 +142,18 @@ describe.each(engines)("pinned runs on %s", (engine) => {
     await wake();
     await look();
     expect(isGone(await client.getRun(runId))).toBe(true);
+    const cli = makeCli({ SVC_SERVER_URL: server.url, SVC_API_KEY: server.adminKey });
+    const why = (await cli.run(["why", runId])).out;
+    expect(why).toContain(
+      "it is pinned to deployment h1, of which no worker is connected: it waits until one comes, or it is moved",
+    );
+    expect(why).toContain(`svc run move ${runId}`);
+    expect((await cli.run(["deployments"])).out).toMatch(/^h1 +0 +1 +1 +false$/m);
+    cli.remove();
+    const told = (await server.rpc("SvcService", "ListDeployments", {})).body.deployments;
+    expect(told.find(({ name }: { name: string }) => name === "h1")).toEqual({
+      ...{ name: "h1", runs: "1", held: "1" },
+    });
     const resumed = await client.resumeRun(runId).catch((error) => error);
     expect(resumed.message).toContain("MoveRun (svc run move)");
     const nowhere = await client.runs.move(runId, { deployment: "h9" }).catch((error) => error);

@@ -151,7 +151,7 @@ export class Claims {
 
   /** One after the other: they ask for the same lanes. A round after one that failed is claimed, too. */
   async #claimPinned(rounds: readonly ClaimPlan["limited"][], now: Instant) {
-    const claims: Settled<Awaited<ReturnType<Runs["claimLimited"]>> | undefined>[] = [];
+    const claims: SettledClaim<Awaited<ReturnType<Runs["claimLimited"]>> | undefined>[] = [];
     for (const demands of rounds)
       claims.push(await settled(() => this.#deps.runs.claimLimited({ now, demands })));
     return claims;
@@ -202,9 +202,11 @@ export class Claims {
   }
 }
 
-type Settled<Value> = { value: Value } | { error: unknown };
+type SettledClaim<Value> = { value: Value } | { error: unknown };
 
-async function settled<Value>(work: () => Promise<Value> | undefined): Promise<Settled<Value | undefined>> {
+async function settled<Value>(
+  work: () => Promise<Value> | undefined,
+): Promise<SettledClaim<Value | undefined>> {
   try {
     return { value: await work() };
   } catch (error) {
