@@ -121,7 +121,7 @@ export function openAccess(host: Host, needs: AccessNeeds) {
         requireRead: (call, id) => rights.require(call, "users:read", { type: "user", id }),
         throttle,
       }),
-      ...sessionsOperations(sessions, rights.granted),
+      ...sessionsOperations(sessions, rights.granted, signIn.signOutAt),
       ...sessionManagementOperations(sessionManagement),
       ...platformUsersOperations(platformUsers),
       ...rolesOperations({ roles, keyCounts: keys.roleCounts }, platformRoles),

@@ -4,12 +4,14 @@ import type { QueueHint } from "../domain/engine/runs/wakes/due.ts";
 import { openSecretValues } from "../domain/engine/secrets/values.ts";
 import type { Upcasts } from "../domain/log/schemas/service.ts";
 import type { Flow } from "../domain/record/flow/service.ts";
+import type { Usage } from "../domain/record/usage/service.ts";
 import { openAttributesPart } from "./attributes.ts";
 import type { EmitRights } from "./caller-now.ts";
 import { openErrorsPart } from "./errors.ts";
 import { openLog } from "./log.ts";
 import type { OutboxPart } from "./outbox.ts";
 import { foldParts, type Host, type PartShape } from "./part.ts";
+import type { AppRights } from "./rights.ts";
 import { openRunsPart } from "./runs.ts";
 import { openStartsPart } from "./starts.ts";
 import { openSteeringPart } from "./steering.ts";
@@ -37,15 +39,18 @@ export interface EngineNeeds {
   keyring: Pick<Keyring, "seal" | "unseal" | "writeSealed" | "current">;
   outbox: Pick<OutboxPart, "enqueueControl" | "buryDelayed">;
   emitRights: EmitRights;
+  may: AppRights["may"];
   schemas: Upcasts;
   flow: Flow;
+  usage: Usage;
 }
 
 /**
  * What turns events into finished runs: functions and runs, the log, workers, steering and starts, low to
  * high.
  */
-export function openEngine(host: Host, { keyring, outbox, schemas, flow, emitRights }: EngineNeeds) {
+export function openEngine(host: Host, needs: EngineNeeds) {
+  const { keyring, outbox, schemas, flow, usage, emitRights } = needs;
   const { bus, nodeId } = host;
   const queued = bus.channel("dispatch", QueuedElsewhere);
   const secretValues = openSecretValues({ store: host.store, clock: host.clock, keyring });
@@ -60,7 +65,8 @@ export function openEngine(host: Host, { keyring, outbox, schemas, flow, emitRig
   queued.listen(({ from, lanes }) => {
     if (from !== nodeId) dispatcher.queued(lanes);
   });
-  const log = openLog(host, { runsPart, schemas, flow, emitRights, buryDelayed: outbox.buryDelayed });
+  observers.add({ created: usage.started, reported: usage.reported, ended: usage.ended });
+  const log = openLog(host, { runsPart, schemas, flow, usage, emitRights, buryDelayed: outbox.buryDelayed });
   const workersPart = openWorkersPart(host, {
     ...{ runsPart, keyring, secretValues, sequences: log.sequences },
   });
@@ -68,7 +74,7 @@ export function openEngine(host: Host, { keyring, outbox, schemas, flow, emitRig
   const steeringPart = openSteeringPart(host, { runsPart, workers, outbox });
   const { steering, steeringOn } = steeringPart;
   const { events, feeds, sequences } = log;
-  const startsPart = openStartsPart(host, { runsPart, events, steering });
+  const startsPart = openStartsPart(host, { runsPart, events, steering, may: needs.may });
 
   return {
     ...foldParts([

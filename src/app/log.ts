@@ -11,6 +11,7 @@ import { leastUnhandled } from "../domain/realtime/groups/rows.ts";
 import { appendFrames } from "../domain/realtime/pubsub/lifecycle-frames.ts";
 import type { Flow } from "../domain/record/flow/service.ts";
 import { logCheck } from "../domain/record/integrity/service.ts";
+import type { Usage } from "../domain/record/usage/service.ts";
 import type { EmitRights } from "./caller-now.ts";
 import { feedHints } from "./feed-hints.ts";
 import type { OutboxPart } from "./outbox.ts";
@@ -21,13 +22,15 @@ export interface LogNeeds extends Pick<OutboxPart, "buryDelayed"> {
   runsPart: RunsPart;
   schemas: Upcasts;
   flow: Flow;
+  usage: Pick<Usage, "logged">;
   emitRights: EmitRights;
 }
 
 export type LogPart = ReturnType<typeof openLog>;
 
 /** The event log of every environment: what is emitted into it, who follows it, and what its events start. */
-export function openLog(host: Host, { runsPart, schemas, flow, buryDelayed, emitRights }: LogNeeds) {
+export function openLog(host: Host, needs: LogNeeds) {
+  const { runsPart, schemas, flow, usage, buryDelayed, emitRights } = needs;
   const { store, clock, ids, log, watch, frames } = host;
   const { definitions, dispatcher, debounce, batches, quotas, observers, runs, serving } = runsPart;
   const feeds = openFeeds({ ...{ reads: eventReads(store), log }, ...feedHints<LoggedEvent>(host, "log") });
@@ -38,7 +41,10 @@ export function openLog(host: Host, { runsPart, schemas, flow, buryDelayed, emit
     onArmed: debounce.armed,
     onJoined: batches.joined,
     onCreated: observers.created,
-    onLogged: flow.logged,
+    onLogged(event, at) {
+      flow.logged(event);
+      usage.logged(event, at);
+    },
     onAppended(event, at) {
       tellAppended(event, at);
       runs.states.changed(event.environmentId);

@@ -29,6 +29,7 @@ import { openSequences } from "./sequences.ts";
 import { openStatePart } from "./state.ts";
 import { openStreamsPart } from "./streams.ts";
 import { openTopicsPart } from "./topics.ts";
+import { openUsagePart } from "./usage.ts";
 
 export interface Parts extends IdentityNeeds {
   identity: IdentityPart;
@@ -75,10 +76,11 @@ export function openParts(host: Host, needs: PartsNeeds): Parts {
   const schemasPart = open("schemas", openSchemasPart(host));
   const { schemas } = schemasPart;
   const { flow } = open("flow", openFlowPart(host));
+  const { usage } = open("usage", openUsagePart(host));
   const engine = open(
     "engine",
     openEngine(host, {
-      ...{ keyring, outbox, schemas, flow },
+      ...{ keyring, outbox, schemas, flow, usage, may: rights.may },
       emitRights: openEmitRights(host, { identity, gate: rights.gate, registry }),
     }),
   );

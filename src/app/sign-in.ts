@@ -1,12 +1,15 @@
 import { openEnds } from "../domain/access/issuers/ends.ts";
 import { openExchange } from "../domain/access/issuers/exchange.ts";
+import { openIdentities } from "../domain/access/issuers/identities.ts";
+import { identitiesOperations } from "../domain/access/issuers/identity-operations.ts";
 import { issuersOperations } from "../domain/access/issuers/operations.ts";
+import { originOf, signedOutPath } from "../domain/access/issuers/paths.ts";
 import { openProviders } from "../domain/access/issuers/provider.ts";
 import { platformIssuers, tenantIssuers } from "../domain/access/issuers/scopes.ts";
 import { openIssuers } from "../domain/access/issuers/service.ts";
 import { openIssuerSignIn } from "../domain/access/issuers/sign-in.ts";
 import { issuerSignInOperations } from "../domain/access/issuers/sign-in-operations.ts";
-import { cookieOf, tokenOf } from "../domain/access/sessions/operations.ts";
+import { cookieOf, type SignOutAt, tokenOf } from "../domain/access/sessions/operations.ts";
 import type { Sessions } from "../domain/access/sessions/service.ts";
 import type { Throttle } from "../domain/access/sessions/throttle.ts";
 import type { Tokens } from "../domain/access/sessions/tokens.ts";
@@ -48,10 +51,27 @@ export function openSignInPart(host: Host, needs: SignInNeeds) {
     ...{ store, clock, ids, log, tenancy, roles, register, tokens },
     ...{ people: signedIn, onBegun: onSessions },
   });
+  const identities = openIdentities({
+    ...{ store, sessions, onEnded: onSessions },
+    record: (session, by, payload) =>
+      platformAudit.record(session, { type: "platform.user.updated", by, payload }),
+  });
+  /** A provider that does not answer holds up no sign-out. */
+  const signOutAt: SignOutAt = async (issuerId, here) => {
+    const origin = originOf(here);
+    if (origin === undefined) return undefined;
+    return exchange.signOutUrl(issuerId, `${origin}${signedOutPath}`).catch((error) => {
+      log.info("issuer.sign_out_failed", { issuer: issuerId, error });
+      return undefined;
+    });
+  };
   return {
+    signOutAt,
     operations: [
       ...issuersOperations(issuers, tenantIssuers),
       ...issuersOperations(issuers, platformIssuers),
+      ...identitiesOperations(identities, tenantIssuers),
+      ...identitiesOperations(identities, platformIssuers),
       ...issuerSignInOperations({
         ...{ issuers, exchange, signIn, ends, throttle, clock, ids },
         sessionOf: sessions.find,

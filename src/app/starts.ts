@@ -10,19 +10,21 @@ import { openStarts } from "../domain/engine/starts/service.ts";
 import type { Steering } from "../domain/engine/steering/service.ts";
 import { cronFrames } from "../domain/realtime/pubsub/lifecycle-frames.ts";
 import type { Host, Part } from "./part.ts";
+import type { AppRights } from "./rights.ts";
 import type { RunsPart } from "./runs.ts";
 
 export interface StartsNeeds {
   runsPart: RunsPart;
   events: Events;
   steering: Pick<Steering, "cancel">;
+  may: AppRights["may"];
 }
 
 /**
  * What starts runs besides events: cron triggers, parent runs, and callers who wait for the end; and whether
  * there is room for more.
  */
-export function openStartsPart(host: Host, { runsPart, events, steering }: StartsNeeds): Part {
+export function openStartsPart(host: Host, { runsPart, events, steering, may }: StartsNeeds): Part {
   const { store, clock, ids, log, bus, frames, nodeId, isDraining, watch } = host;
   const { definitions, dispatcher, ends, serving, runs, childWaker } = runsPart;
   const publishCron = cronFrames(frames);
@@ -45,7 +47,7 @@ export function openStartsPart(host: Host, { runsPart, events, steering }: Start
   return {
     operations: [
       ...startsOperations(starts),
-      ...schedulesOperations(schedules),
+      ...schedulesOperations(schedules, may),
       ...capacityOperations(capacity),
     ],
     loops: [

@@ -71,6 +71,8 @@ async function jsonOf(texts: readonly string[], name: string, flag: string, io: 
 }
 
 const isTime = /^(?:since|until|from|to|at|\w+Timestamp|\w+Time)$/;
+/** A field that is a day of UTC, and no time of it. */
+const isDay = /^The (?:first|last) day\b/;
 const localForm = /^(\d{4}-\d\d-\d\d)(?:[ T](\d\d:\d\d)(:\d\d)?)?$/;
 
 /** A day, or a time as lists show it, is read by this machine's zone. */
@@ -79,12 +81,12 @@ export function instantOf(text: string): string {
   if (day === undefined) return text;
   const at = new Date(`${day}T${minute}${second}`);
   // A day that is not in the calendar is left to the server, which refuses it.
-  return localTime(text) === `${day} ${minute}${second}` ? at.toISOString() : text;
+  return localTime(`${day}T${minute}${second}`) === `${day} ${minute}${second}` ? at.toISOString() : text;
 }
 
 /** The value of a field as it was written; throws a usage error that names the flag and the rule. */
 export async function readField(
-  { name, kind, choices = [] }: OperationField,
+  { name, kind, about, choices = [] }: OperationField,
   given: unknown,
   flag: string,
   io: Io,
@@ -121,7 +123,7 @@ export async function readField(
       // Words without a flag are names.
       if (!flag.startsWith("--")) return text;
       if (text !== "-" && !text.startsWith("@")) {
-        if (!isSecret(name)) return isTime.test(name) ? instantOf(text) : text;
+        if (!isSecret(name)) return isTime.test(name) && !isDay.test(about) ? instantOf(text) : text;
         throw usage(`${flag}: others on this machine see arguments: say @FILE, or - for standard input`);
       }
       return isSecret(name) ? (await textOf(text, flag, io)).replace(/\r?\n$/, "") : textOf(text, flag, io);

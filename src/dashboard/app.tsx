@@ -5,6 +5,7 @@ import { firstReads } from "./lib/hooks.ts";
 import { addShortcuts, followKeys } from "./lib/keys.ts";
 import { live } from "./lib/live.ts";
 import { nextTheme } from "./lib/prefs.ts";
+import { refused } from "./lib/refused.ts";
 import { address, base, go, hrefOf, pageKey, placeOf } from "./lib/router.ts";
 import {
   enterOrg,
@@ -16,6 +17,7 @@ import {
   standing,
   viewer,
 } from "./lib/session.ts";
+import { toast } from "./lib/toasts.ts";
 import { SignIn } from "./pages/sign-in.tsx";
 import { isOffered, offeredPages, type PageEntry, pageAt } from "./pages.tsx";
 import { Help } from "./shell/help.tsx";
@@ -101,6 +103,11 @@ function Signed() {
   const place = isKnown ? `${org}/${environment}` : isLiveAtHome() ? org : "";
   useEffect(() => live.use(place), [place]);
   useEffect(() => () => live.use(""), []);
+  useEffect(() => {
+    // Somebody who is signed in tried to join a sign-in.
+    if (refused.value !== "") toast("failed", refused.value);
+    refused.value = "";
+  }, []);
   useEffect(() => setMenu(false), [pageKey.value]);
   useEffect(() => {
     document.title = entry ? `${entry.name} · svc` : "svc";

@@ -39,6 +39,7 @@ import { StreamsPage } from "./pages/streams/streams.tsx";
 import { ToolPage, ToolsPage } from "./pages/tools/tools.tsx";
 import { TopicPage } from "./pages/topics/topic.tsx";
 import { TopicsPage } from "./pages/topics/topics.tsx";
+import { UsagePage } from "./pages/usage.tsx";
 import { EndpointPage } from "./pages/webhooks/endpoint.tsx";
 import { EndpointsPage } from "./pages/webhooks/endpoints.tsx";
 import { SourcePage } from "./pages/webhooks/source.tsx";
@@ -198,6 +199,10 @@ export const pages: readonly PageEntry[] = [
     {
       ...{ path: "quotas", name: "Quotas", icon: "quotas", key: "q", needs: "functions:list" },
       shows: QuotasPage,
+    },
+    {
+      ...{ path: "usage", name: "Usage", icon: "streams", key: "2", needs: "usage:read" },
+      shows: UsagePage,
     },
     {
       ...{ path: "workers", name: "Workers", icon: "workers", key: "w", needs: "functions:read" },

@@ -52,6 +52,8 @@ const wordsOf: Readonly<Record<string, string>> = {
   traces: "opentelemetry tracing spans otlp observability jaeger datadog",
   tuning:
     "slow performance latency throughput queue backlog alerts metrics prometheus grafana monitoring benchmark",
+  usage:
+    "billing cost metering consumption statistics how many runs per day per function charge customers csv",
   security: "threat model encryption at rest master key rotate keys ssrf tls compliance gdpr isolation",
   errors: "error codes http status meaning 400 401 403 404 409 413 429 503",
   limits: "maximum minimum size quota payload length duration how many how long how large",
@@ -121,6 +123,7 @@ export const groups: readonly DocsGroup[] = [
       own("cluster", "Cluster operations", "Which procedure you need, and where it stands."),
       own("traces", "Traces", "One trace from the caller to the last step, and your spans in it."),
       own("tuning", "Tuning", "What you see, where to look, what to turn."),
+      own("usage", "Usage", "What an environment used, by day and by function."),
       own("security", "Security and threat model", "Whom svc protects from whom, and what stays with you."),
     ],
   },

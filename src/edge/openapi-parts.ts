@@ -182,6 +182,7 @@ export const groups: Readonly<Record<string, string>> = {
   tenants: "Orgs of the installation; for the platform.",
   timetravel: "The recorded past of runs.",
   topics: "Messages that start nothing.",
+  usage: "What an environment used, by day and by function.",
   users: "Users of an org.",
   webhookEndpoints: "Webhooks out: events that are sent to URLs.",
   webhooks: "Webhooks in: sources and their deliveries.",

@@ -63,6 +63,7 @@ export interface FullBinding {
   query?: TSchema;
   decode?: (request: RestRequest) => unknown;
   encode?: (output: unknown, input: unknown) => RestReply;
+  refused?: (fault: Fault) => Omit<RestReply, "body" | "text">;
 }
 
 /** The routes of an operation in one form. */
@@ -329,7 +330,11 @@ export function restHandler(
       return answer(reply, headers, (body, init) => sentInPieces(body, init, unsent, reads));
     } catch (error) {
       const fault = faultOf(edge, error, prepared.operation, requestId);
-      return restFault(fault, { ...surface.headers(request), "x-request-id": requestId });
+      const base = { ...surface.headers(request), "x-request-id": requestId };
+      if (!binding.refused || !/\btext\/html\b/.test(request.headers.get("accept") ?? ""))
+        return restFault(fault, base);
+      const { status, headers } = binding.refused(fault);
+      return new Response(null, { status, headers: withHeaders(base, headers) });
     }
   };
 }

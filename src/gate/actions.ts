@@ -24,6 +24,7 @@ export const actions = {
   "events:emit": writers,
   "events:subscribe": readers,
   "events:redact": admins,
+  "usage:read": readers,
   "attributes:read": readers,
   "attributes:manage": writers,
   "outbox:manage": writers,

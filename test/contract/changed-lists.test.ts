@@ -34,6 +34,8 @@ const untold: Record<string, string> = {
   "projections.stream": "the position moves",
   "agentTools.invoke": "calls a tool",
   "environments.update": "no list of these has its name",
+  "users.unlink": "no list of these has identities",
+  "platform.users.unlink": "likewise",
   "auth.login": "the session tells of itself once it is known whose it is",
   "auth.loginByLink": "likewise",
   "auth.desktopSession": "likewise",

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
 import { acting } from "./acting.ts";
 import { driven } from "./driven.ts";
-import { manageAccess } from "./manage-access.ts";
+import { manageAccess, partIdentity } from "./manage-access.ts";
 import { sessionOf } from "./visit.ts";
 import { notGranted } from "./writes.ts";
 
@@ -22,6 +22,14 @@ describe.each(engines)("what is done about access in the dashboard on %s", (engi
     };
     await acting(server, engine, { path: "access", session }, (on) =>
       manageAccess(on, { viewer: "viewer", hasVersions: true }, api),
+    );
+  });
+
+  test("a user is parted from a person of a provider", async () => {
+    const session = await sessionOf(server, "admin");
+    const { id: user, email } = (await server.api("/api/v1/auth/session", { key: session })).body;
+    await acting(server, engine, { path: "access", session }, (on) =>
+      partIdentity(on, server, { org: "org_default", user, email }),
     );
   });
 

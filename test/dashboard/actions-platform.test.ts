@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
 import { acting } from "./acting.ts";
 import { driven } from "./driven.ts";
-import { manageAccess } from "./manage-access.ts";
+import { manageAccess, partIdentity } from "./manage-access.ts";
 import { platformSessionOf } from "./visit.ts";
 import { notGranted } from "./writes.ts";
 
@@ -22,6 +22,13 @@ describe.each(engines)("what is done for the platform in the dashboard on %s", (
     acting(server, engine, { path: "~", session }, (on) =>
       manageAccess(on, { viewer: "platform_viewer", hasVersions: false }, api),
     ));
+
+  test("a user of the platform is parted from a person of a provider", async () => {
+    const { id: user, email } = (await server.api("/api/v1/auth/session", { key: session })).body;
+    await acting(server, engine, { path: "~", session }, (on) =>
+      partIdentity(on, server, { org: "org_platform", user, email }),
+    );
+  });
 
   test("a session of the platform is ended", async () => {
     const other = await platformSessionOf(server);

@@ -184,6 +184,7 @@ describe("every page of the dashboard", () => {
       { name: "tool", path: "tools/planner.plan" },
       { name: "dead-letters", path: "dead-letters" },
       { name: "quotas", path: "quotas" },
+      { name: "usage", path: "usage?by=function" },
       { name: "cluster", path: "cluster" },
       { name: "integrity", path: "integrity" },
       { name: "integrity-rows", path: "integrity?check=timers.overdue" },

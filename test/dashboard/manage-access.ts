@@ -1,4 +1,6 @@
 import { expect } from "bun:test";
+import { sql } from "../../src/kit/sql.ts";
+import type { TestServer } from "../support/server.ts";
 import type { Acting } from "./acting.ts";
 
 const denied = { Actions: "events:emit", Resources: "irn:svc:*:*:event:*:salary.*" };
@@ -100,4 +102,25 @@ export async function manageAccess(
   await on.send({ opens: "Delete…", within: whole, sends: "Delete the policy" });
   await on.heading("Policies");
   expect(await names("policies")).not.toContain("no wages");
+}
+
+/** A user who has a password is parted from a person of a provider. */
+export async function partIdentity(
+  on: Acting,
+  server: TestServer,
+  { org, user, email }: { org: string; user: string; email: string },
+): Promise<void> {
+  const { store } = server.running.domain;
+  await store.write((session) =>
+    session.run(sql`INSERT INTO identities (org_id, issuer, subject, user_id, created_at)
+      VALUES (${org}, 'https://login.example', 'person', ${user}, 1)`),
+  );
+  await on.go("access");
+  const within = on.main.getByRole("row").filter({ hasText: email });
+  await on.press("Sign-ins…", within);
+  const dialog = on.page.getByRole("dialog");
+  await dialog.getByRole("option", { name: /person$/ }).waitFor({ state: "attached" });
+  await on.press("Part from the user", dialog);
+  await dialog.waitFor({ state: "detached" });
+  expect(await store.all(sql`SELECT subject FROM identities WHERE user_id = ${user}`)).toEqual([]);
 }

@@ -42,6 +42,14 @@ export const operationScenes: readonly Scene[] = [
     found: async ({ server }) => says(await server.api(`/api/v1/environments/${server.env}/quotas`), "8765"),
   },
   {
+    path: "usage",
+    async act({ hands, page, link }) {
+      await hands.press(link("By function"));
+      await page.getByRole("link", { name: "By function" }).and(page.locator("[aria-current]")).waitFor();
+    },
+    found: async ({ server }) => says(await server.api("/api/v1/usage?group_by=function"), "total"),
+  },
+  {
     path: "cluster",
     async act({ page }) {
       await page.getByRole("table", { name: "Nodes" }).getByRole("row").nth(1).waitFor();

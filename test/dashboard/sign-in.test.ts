@@ -27,6 +27,7 @@ describe.each(engines)("the dashboard's sign-in by a provider on %s", (engine) =
     server = orgs.server;
     provider = await startProvider({
       ada: { email: "ada@first.example", groups: ["eng"] },
+      eve: { email: "eve@first.example" },
       present: { email: login.email, groups: ["eng"] },
     });
     const roles = [{ value: "eng", role: "admin" }];
@@ -71,6 +72,25 @@ describe.each(engines)("the dashboard's sign-in by a provider on %s", (engine) =
         const cookies = await page.context().cookies();
         const token = cookies.find(({ name }) => name === "svc_dashboard_token")!.value;
         expect((await self(token)).email).toBe(login.email);
+        await page.context().close();
+      }),
+    120_000,
+  );
+
+  test(
+    "who is refused reads why on the sign-in page, once",
+    () =>
+      inChrome(async (browser) => {
+        const { page, complaints } = await visit(browser, server, { path: "access" });
+        await page.getByRole("link", { name: "Sign in with Example" }).click();
+        await atProvider(page, "eve");
+        const said = page.getByRole("alert").getByText("No role is mapped to you here.");
+        await said.waitFor();
+        expect(new URL(page.url()).search).toBe("");
+        await page.reload();
+        await page.getByRole("link", { name: "Sign in with Example" }).waitFor();
+        expect(await said.count()).toBe(0);
+        expect(complaints).toEqual([]);
         await page.context().close();
       }),
     120_000,

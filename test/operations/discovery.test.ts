@@ -12,6 +12,8 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
+import { Client } from "@modelcontextprotocol/sdk/client/index.js";
+import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js";
 import { announceServer, ownAddress } from "../../src/kit/discovery-file.ts";
 import { discoveredServer } from "../../src/sdk/wire/discovery.ts";
 import { makeCli } from "../support/cli.ts";
@@ -208,6 +210,17 @@ describe("a server that is asked to say where it is", () => {
       expect(await found(folder, { SVC_API_KEY: "ifkey_of_prod" })).toContain("http://127.0.0.1:9123");
       const elsewhere = await found(folder, { SVC_SERVER_URL: "http://127.0.0.1:1" });
       expect(elsewhere).toContain("http://127.0.0.1:1 does not answer");
+      // An editor starts it in the folder that it shows.
+      const editor = new Client({ name: "editor", version: "1" });
+      await editor.connect(
+        new StdioClientTransport({
+          ...{ command: process.execPath, args: [join(root, "src/main.ts"), "mcp"], cwd: folder },
+          env: { PATH: process.env.PATH ?? "", HOME: home },
+        }),
+      );
+      const environments = await editor.callTool({ name: "svc_list_environments", arguments: {} });
+      await editor.close();
+      expect(JSON.stringify(environments)).toContain("env_default");
       announceServer(cli.folder, { url, apiKey: "", environment: "default" });
       const listed = await cli.run(["env", "list", "--json"]);
       expect([listed.code, listed.err]).toEqual([0, ""]);

@@ -58,6 +58,7 @@ const nothingToShow: Record<string, string> = {
   "cluster.health": "nodes, which are no org's",
   "integrity.report": "counts",
   "overview.get": "counts",
+  "usage.list": "counts by day, where they are not asked for by function",
   "overview.rates": "counts",
   "policyTemplates.list": "texts of the product",
   "projections.waitBatch": "how far the projections are that were asked for by name",

@@ -40,6 +40,8 @@ const notShared: Record<string, string> = {
   "events.keys": toItsEnd,
   "flow.forget": toItsEnd,
   "flow.write": "writes what this node has counted, to its end, at most a thousand rows a statement",
+  "usage.forget": toItsEnd,
+  "usage.write": "as flow.write",
   "kv.expire": toItsEnd,
   "outbox.forget": toItsEnd,
   "runs.lanes": toItsEnd,

@@ -37,6 +37,7 @@ const notMade: Record<string, string> = {
   lanes: ofFound,
   flow_edges: "loop `flow.write` makes it, and shares each environment in the same statement",
   flow_minutes: "as `flow_edges`",
+  usage_days: "as `flow_edges`, by loop `usage.write`",
   matchers: ofFound,
 };
 

@@ -60,6 +60,24 @@ describe.each(engines)("cron on %s", (engine) => {
     await register("bystander", [{ event: "every-second" }]);
     await until(async () => (await runs("every-second")).length >= 2, { about: "two slots" });
     await Promise.all([tick(), tick(), tick()]);
+    const listed = async (key?: string) =>
+      (await server.api("/api/v1/schedules?function_id=every-second", key === undefined ? {} : { key })).body
+        .schedules[0];
+    const last = await listed();
+    const ran = (await runs("every-second")).map(({ id }) => id);
+    expect(ran).toContain(last.last_run_id);
+    expect(last).toMatchObject({ last_status: "waiting_for_capacity", missed: 0 });
+    expect(Date.parse(last.last_at)).toBeLessThanOrEqual(Date.parse(last.next_at) - 1_000);
+    const blind = { name: "functions-alone", effect: "deny", actions: "runs:read", condition: "true" };
+    const role = (await server.api("/api/v1/roles", { body: { name: "no-runs", base: "viewer" } })).body;
+    const policy = { ...blind, resources: "irn:svc:*:*:run:*:*" };
+    const { id: policy_id } = (await server.api("/api/v1/policies", { body: policy })).body;
+    await server.api(`/api/v1/roles/${role.id}/policies`, { body: { policy_id } });
+    const keyed = { body: { name: "no-runs", role_ids: [role.id] } };
+    const { key } = (await server.api("/api/v1/apikeys", keyed)).body;
+    const hidden = await listed(key);
+    expect(hidden).toMatchObject({ function_id: "every-second", last_at: expect.any(String) });
+    expect(Object.keys(hidden).filter((name) => /run|status/.test(name))).toEqual([]);
     await rpc("DeleteFunction", { id: "every-second" });
     await tick();
     const started = await runs("every-second");

@@ -7,6 +7,7 @@ import type { QueryPart } from "../../src/app/query.ts";
 import { openRecord } from "../../src/app/record.ts";
 import { openSchemasPart } from "../../src/app/schemas.ts";
 import { openStreamsPart } from "../../src/app/streams.ts";
+import { openUsagePart } from "../../src/app/usage.ts";
 import type { Bus } from "../../src/bus/bus.ts";
 import { openListChanges } from "../../src/domain/realtime/pubsub/changes.ts";
 import { openFrames } from "../../src/domain/realtime/pubsub/frames.ts";
@@ -83,7 +84,8 @@ export function startNode(options: NodeOptions): SimulatedNode {
   const schemasPart = openSchemasPart(host);
   const engine = openEngine(host, {
     ...{ keyring: noKeyring, outbox, ...schemasPart },
-    flow: openFlowPart(host).flow,
+    ...{ flow: openFlowPart(host).flow, usage: openUsagePart(host).usage },
+    may: async () => true,
     emitRights: async () => undefined,
   });
   const folded = options.hasFolds

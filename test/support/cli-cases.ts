@@ -215,6 +215,7 @@ export const cliCases: readonly CliCase[] = [
     env get {environment}
     env update {environment} --color #112233
     env rotate-key {environment} --yes
+    usage --by function --format csv
     quota get --id {environment}
     quota set --id {environment} --runs-per-minute 5
     retention get
@@ -242,6 +243,8 @@ export const cliCases: readonly CliCase[] = [
   ...by("ada", lines("user password {user} --current-password @password --new-password @next-password")),
   ...lines(`
     user end-sessions {user} --yes
+    user identities {linked} => identity
+    user unlink {linked} {identity} --yes
     user delete {user} --yes
     issuer create issuer-{p} --issuer https://{p}.example --client-id svc --roles [{"value":"*","role":"viewer"}] => issuer
     issuer list

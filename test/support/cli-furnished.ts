@@ -34,6 +34,7 @@ export async function furnishCli(server: TestServer, p: string) {
       ...names,
       ...(await runAsleep(server, p)),
       ...(await deadLetters(server, p)),
+      linked: await linkedUser(server, p),
     },
     stop,
   };
@@ -64,6 +65,17 @@ async function runAsleep(server: TestServer, p: string) {
   await worker.report(job, { status: "progress", steps: [step], step_offset: 0 });
   await worker.leave(job, "rest", { type: "sleep", until: new Date(Date.now() + 3_600_000).toISOString() });
   return { asleep: job.run_id, step: step.id };
+}
+
+/** A user who may sign in at a provider too. */
+async function linkedUser(server: TestServer, p: string): Promise<string> {
+  const user = { email: `linked-${p}@example.test`, password: "correct horse battery staple" };
+  const { id } = (await server.api("/api/v1/users", { body: user })).body;
+  await server.running.domain.store.write((session) =>
+    session.run(sql`INSERT INTO identities (org_id, issuer, subject, user_id, created_at)
+      VALUES ('org_default', ${`https://${p}.example`}, 'linked', ${id}, 1)`),
+  );
+  return id;
 }
 
 /** A managed projection with a state of one partition, which no runner folds further. */

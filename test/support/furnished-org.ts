@@ -99,6 +99,11 @@ export async function furnishOrg(server: TestServer, org: string) {
         VALUES (${environmentId}, ${kind}, ${hour}, ${marker}, ${marker}, 1)`),
     );
   await store.write((session) =>
+    session.run(sql`INSERT INTO usage_days (environment_id, day, function_id, started, completed, failed, cancelled,
+        steps, worker_ms, events, event_bytes)
+      VALUES (${environmentId}, ${hour - (hour % 86_400_000)}, ${marker}, 1, 1, 1, 1, 1, 1, 1, 1)`),
+  );
+  await store.write((session) =>
     session.run(sql`INSERT INTO error_groups (environment_id, id, function_id, code, message, frame, count, first_seen_at,
         last_seen_at, sample_run_id)
       VALUES (${environmentId}, ${`err_${org}`}, 'same', ${marker}, ${marker}, ${marker}, 1, 1, 1, ${job.run_id})`),

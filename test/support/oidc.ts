@@ -42,6 +42,7 @@ export async function startProvider(accounts: Record<string, ProviderAccount>): 
           client_id: client.id,
           client_secret: client.secret,
           redirect_uris: [uris.redirect],
+          post_logout_redirect_uris: [new URL("/dashboard/", uris.redirect).href],
           grant_types: ["authorization_code", "urn:ietf:params:oauth:grant-type:device_code"],
           ...(uris.logout && {
             backchannel_logout_uri: uris.logout,

@@ -41,6 +41,9 @@ describe("words of the command line", () => {
     expect(await read(localTime(local))).toBe(local);
     expect(await read("2026-11-27T05:00", "until")).toBe(new Date(2026, 10, 27, 5).toISOString());
     expect(await read("2026-11-27", "fromTimestamp")).toBe(new Date(2026, 10, 27).toISOString());
+    // A day of UTC is the same day everywhere.
+    const ofUtc = { ...field, name: "from", about: "The first day, of UTC." };
+    expect(await readField(ofUtc, "2026-11-27", "--from", {} as never)).toBe("2026-11-27");
     for (const text of ["2026-02-30", "2026-11-27 05:00:61", "2026-11-27T05:00:00Z", "yesterday"])
       expect(await read(text)).toBe(text);
     expect(await read("2026-11-27", "search")).toBe("2026-11-27");

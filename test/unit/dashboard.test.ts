@@ -223,7 +223,7 @@ describe("what the dashboard works out by itself", () => {
       ["=1+1", "-5"],
       ['say "a, b"', null],
     ];
-    const file = csvOf({ columns: ["text", "number"], rows, isCut: false, tookMs: 1 });
+    const file = csvOf({ columns: ["text", "number"], rows });
     expect(file).toBe('text,number\r\n\'=1+1,-5\r\n"say ""a, b""",\r\n');
   });
 

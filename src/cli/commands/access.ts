@@ -19,6 +19,16 @@ const ofRole = (policies: string) => [
   { name: "unassign", operation: `${policies}.unassign`, takes: ["id", "policy_id"] },
 ];
 
+const identitiesOf = (group: string) => [
+  { name: "identities", operation: `${group}.identities`, takes: ["id"] },
+  {
+    name: "unlink",
+    operation: `${group}.unlink`,
+    takes: ["id", "identity"],
+    confirms: "Part {identity} from user {id}? They sign in by it no more.",
+  },
+];
+
 const issuersOf = (group: string) =>
   things("issuer", group).map((one) => (one.name === "create" ? { ...one, takes: ["name"] } : one));
 
@@ -81,6 +91,7 @@ export const accessGroups: readonly Group[] = [
         confirms: "End every session of user {id}?",
         shows: { items: "" },
       },
+      ...identitiesOf("users"),
     ],
   },
   {

@@ -1,4 +1,5 @@
 import type { Command } from "commander";
+import { csv } from "../../kit/csv.ts";
 import { durationMs } from "../../sdk/wire/duration.ts";
 import type { Input } from "../call.ts";
 import { type Asking, addPlain, ask, askAndShow, askingOf, type PlainCommand } from "../command.ts";
@@ -9,6 +10,7 @@ import { flagOf, operationNamed, operations } from "../operations.ts";
 import { shown } from "../show.ts";
 import { type EmittedShown, startedNothing } from "../started-nothing.ts";
 import { stepColumns } from "./runs.ts";
+import { usageCommand } from "./usage.ts";
 
 /** Milliseconds of `30s`, `500ms`, or a bare number of milliseconds. */
 function msOf(text: unknown, flag: string, fallback: number): number {
@@ -115,8 +117,6 @@ interface Queried {
 
 const sqlForms = ["table", "json", "csv", "jsonl"] as const;
 
-const csvCell = (text: string): string => (/[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
-
 /** Rows by the names of their columns; null where the server says so. */
 function rowsOf({ columns = [], rows = [] }: Queried): Record<string, string | null>[] {
   return rows.map(({ values = [], nulls = [] }) =>
@@ -125,9 +125,7 @@ function rowsOf({ columns = [], rows = [] }: Queried): Record<string, string | n
 }
 
 const csvOf = ({ columns = [], rows = [] }: Queried): string =>
-  [columns, ...rows.map(({ values = [] }) => values)]
-    .map((cells) => `${cells.map(csvCell).join(",")}\r\n`)
-    .join("");
+  csv([columns, ...rows.map(({ values = [] }) => values)]);
 
 const sql: PlainCommand = {
   name: "sql",
@@ -186,7 +184,7 @@ function addCall(program: Command, io: Parameters<LoneCommand["add"]>[1], words:
     else call.command(operation.name).summary(operation.about);
 }
 
-const plainOnes: readonly PlainCommand[] = [emit, invoke, sql, inspect];
+const plainOnes: readonly PlainCommand[] = [emit, invoke, sql, inspect, usageCommand];
 
 export const callCommands = (words: readonly string[]): readonly LoneCommand[] => [
   ...plainOnes.map(

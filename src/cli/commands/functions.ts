@@ -115,8 +115,18 @@ export const functionGroups: readonly Group[] = [
   },
   {
     name: "schedule",
-    about: "Cron triggers of functions: their next slots, and those that were missed.",
-    plain: [{ name: "list", operation: "schedules.list", flags: { function_id: "function" } }],
+    about: "Cron triggers of functions: their next slots, the last run, and those that were missed.",
+    plain: [
+      {
+        ...{ name: "list", operation: "schedules.list", flags: { function_id: "function" } },
+        shows: {
+          columns: [
+            ...["function_id", "expression", "event", "next_at"],
+            ...["last_at", "last_status", "last_run_id", "fired", "missed"],
+          ],
+        },
+      },
+    ],
   },
   {
     name: "circuit-breaker",

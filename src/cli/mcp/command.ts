@@ -103,11 +103,7 @@ async function overHttp(options: McpOptions, { host, port, portFile }: McpFlags,
 export async function runMcp(flags: McpFlags, io: Io): Promise<void> {
   const { serverUrl, allowWrites = false, staticOnly = false } = flags;
   const options: McpOptions = {
-    // An editor starts it in any folder, which must not choose the server.
-    target: targetOf(
-      { ...flags, ...(serverUrl !== undefined && { server: serverUrl }) },
-      { ...io, environment: { ...io.environment, SVC_NO_DISCOVERY: "1" } },
-    ),
+    target: targetOf({ ...flags, ...(serverUrl !== undefined && { server: serverUrl }) }, io),
     allowsWrites: allowWrites,
     isStatic: staticOnly,
   };

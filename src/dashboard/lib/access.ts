@@ -1,4 +1,5 @@
 import type { Static } from "@sinclair/typebox";
+import type { IdentityShape } from "../../domain/access/issuers/identity-operations.ts";
 import type { IssuerShape, SignInShape } from "../../domain/access/issuers/operations.ts";
 import type { KeyShape } from "../../domain/access/keys/operations.ts";
 import type { DryRunShape, PolicyShape, VersionShape } from "../../domain/access/policies/shapes.ts";
@@ -187,6 +188,16 @@ export const getSignIn = ({ path }: AccessScope, signal?: AbortSignal): Promise<
 
 export const setPasswords = ({ path }: AccessScope, passwords: boolean): Promise<void> =>
   rest(`${path}/sign-in`, { method: "PATCH", body: { passwords } });
+
+export type IdentityData = Static<typeof IdentityShape>;
+
+/** As whom the user may sign in at providers. */
+export const listIdentities = async ({ path }: AccessScope, user: string, signal?: AbortSignal) =>
+  (await rest<{ identities: IdentityData[] }>(`${path}/users/${one(user)}/identities`, { signal }))
+    .identities;
+
+export const unlink = ({ path }: AccessScope, user: string, identity: string): Promise<void> =>
+  rest(`${path}/users/${one(user)}/identities/${one(identity)}`, { method: "DELETE" });
 
 export interface OfferedIssuer {
   id: string;

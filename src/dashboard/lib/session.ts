@@ -88,7 +88,10 @@ export async function signInByLink(link: string): Promise<void> {
 }
 
 export async function signOut(): Promise<void> {
-  await rest("/api/v1/auth/logout", { method: "POST", isSigningIn: true });
+  const atProvider = await rest<{ url: string } | undefined>("/api/v1/auth/logout", {
+    ...{ method: "POST", isSigningIn: true },
+  });
+  if (atProvider) location.assign(atProvider.url);
   viewer.value = undefined;
   self.value = undefined;
   environments.value = [];

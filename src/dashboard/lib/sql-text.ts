@@ -53,5 +53,5 @@ function cellOf(value: string | null): string {
 }
 
 /** The answer as RFC 4180 has it. */
-export const csvOf = ({ columns, rows }: SqlAnswer): string =>
+export const csvOf = ({ columns, rows }: Pick<SqlAnswer, "columns" | "rows">): string =>
   [columns, ...rows].map((row) => `${row.map(cellOf).join(",")}\r\n`).join("");

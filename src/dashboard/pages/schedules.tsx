@@ -5,6 +5,7 @@ import { count, counted, dateTime, instantOf, zoneName } from "../lib/format.ts"
 import { useFollowed, useLoaded } from "../lib/hooks.ts";
 import { hrefOf, queryOf } from "../lib/router.ts";
 import { Page, Section, Text } from "../ui/basics.tsx";
+import { Status } from "../ui/status.tsx";
 import { type Column, ReadTable } from "../ui/table.tsx";
 
 /** The triggers of a new function are taken up within a second, and no frame says so. */
@@ -56,6 +57,22 @@ const columns = (): Column<ScheduleData>[] => [
             {dateTime(instantOf(at) ?? 0)}
           </span>
         ))
+      ),
+  },
+  {
+    name: "Last run",
+    of: ({ last_at, last_run_id, last_status }) =>
+      last_at === undefined ? (
+        <span class="faint">none yet</span>
+      ) : (
+        <>
+          {last_run_id !== undefined && last_status !== undefined && (
+            <a href={hrefOf(["runs", last_run_id])}>
+              <Status of={last_status} />
+            </a>
+          )}
+          <span class="slot number">{dateTime(instantOf(last_at) ?? 0)}</span>
+        </>
       ),
   },
   { name: "Fired", isNumber: true, of: ({ fired }) => count(fired) },

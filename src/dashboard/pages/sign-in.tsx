@@ -1,6 +1,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { type OfferedIssuer, offeredIssuers, startOf } from "../lib/access.ts";
 import { messageOf } from "../lib/api.ts";
+import { refused } from "../lib/refused.ts";
 import { address } from "../lib/router.ts";
 import { signIn, signInByLink } from "../lib/session.ts";
 import { Button, FormError, Text } from "../ui/basics.tsx";
@@ -38,7 +39,7 @@ export function SignIn({ isInside = false }: { isInside?: boolean }) {
   const [{ email, password }, field] = useFields({ email: "", password: "" });
   const [isPlatform, setPlatform] = useState(false);
   const [isBusy, setBusy] = useState(false);
-  const [error, setError] = useState("");
+  const [error, setError] = useState(refused.value);
 
   const attempt = async (enter: () => Promise<void>) => {
     setBusy(true);

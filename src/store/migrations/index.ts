@@ -13,6 +13,7 @@ import { issuers } from "./0076_issuers.ts";
 import { runSignals } from "./0077_run_signals.ts";
 import { runOutputs } from "./0078_run_outputs.ts";
 import { pinnedRuns } from "./0080_pinned_runs.ts";
+import { usageDays } from "./0081_usage_days.ts";
 
 /** What came after 0.40.0, in order; a landed one is never edited. The rows of `tables/` have it, too. */
 export const migrations: readonly Migration[] = [
@@ -30,4 +31,5 @@ export const migrations: readonly Migration[] = [
   runSignals,
   runOutputs,
   pinnedRuns,
+  usageDays,
 ];

@@ -167,7 +167,8 @@ export const tablesOfAccess: Tables = {
     // `issuer_roles` translates. Of `org_platform`: users of the platform sign in by it.
     columns: `id TEXT PRIMARY KEY, org_id TEXT NOT NULL, name TEXT NOT NULL, issuer TEXT NOT NULL,
       client_id TEXT NOT NULL, client_secret TEXT NOT NULL, scopes TEXT NOT NULL, roles_claim TEXT NOT NULL,
-      is_enabled BIGINT NOT NULL, created_at BIGINT NOT NULL, updated_at BIGINT NOT NULL`,
+      is_enabled BIGINT NOT NULL, created_at BIGINT NOT NULL, updated_at BIGINT NOT NULL,
+      ends_at_provider BIGINT NOT NULL DEFAULT 0`,
     indexes: ["UNIQUE issuers_by_url (org_id, issuer)"],
     texts: { id: ours, issuer: issuerUrlBytesMax },
     exported: "it has the client's secret",

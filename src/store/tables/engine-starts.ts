@@ -9,7 +9,8 @@ export const tablesOfEngineStarts: Tables = {
     columns: `environment_id TEXT NOT NULL, function_id TEXT NOT NULL, place BIGINT NOT NULL,
       expression TEXT NOT NULL, event_name TEXT NOT NULL, next_at BIGINT, expected_count BIGINT NOT NULL,
       fired_count BIGINT NOT NULL, missed_count BIGINT NOT NULL, moved_by TEXT NOT NULL,
-      created_at BIGINT NOT NULL, updated_at BIGINT NOT NULL, PRIMARY KEY (environment_id, function_id, place)`,
+      created_at BIGINT NOT NULL, updated_at BIGINT NOT NULL, last_at BIGINT, last_event_id TEXT,
+      PRIMARY KEY (environment_id, function_id, place)`,
     indexes: [
       "schedules_due (next_at) WHERE next_at IS NOT NULL",
       "schedules_due_by_environment (environment_id, (next_at + 0)) WHERE next_at IS NOT NULL",

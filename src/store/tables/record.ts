@@ -112,6 +112,19 @@ export const tablesOfRecord: Tables = {
     purge: { at: 288 },
     exported: "counts of this installation",
   },
+  usage_days: {
+    holds: "what each function of an environment used: a day a row, of UTC",
+    endsWith: "400 days after its day, loop `usage.forget`",
+    // The row without a function has what is of the environment, and the functions beyond 1,000 of its day.
+    columns: `environment_id TEXT NOT NULL, day BIGINT NOT NULL, function_id TEXT NOT NULL,
+      started BIGINT NOT NULL, completed BIGINT NOT NULL, failed BIGINT NOT NULL, cancelled BIGINT NOT NULL,
+      steps BIGINT NOT NULL, worker_ms BIGINT NOT NULL, events BIGINT NOT NULL, event_bytes BIGINT NOT NULL,
+      PRIMARY KEY (environment_id, day, function_id)`,
+    isClustered: true,
+    indexes: ["usage_days_age ((day + 0))"],
+    purge: { at: 289 },
+    exported: "counts of this installation",
+  },
   exports: {
     holds: "leases of exports under way",
     scope: "org",

@@ -163,6 +163,7 @@ async function record(client: Client, runId: string): Promise<void> {
   await must(client.GET("/api/v1/overview"));
   await must(client.GET("/api/v1/debug/requests"));
   await must(client.DELETE("/api/v1/debug/requests"));
+  await must(client.GET("/api/v1/usage", { params: { query: { group_by: "function" } } }));
   await must(client.GET("/api/v1/flow/emit-edges"));
   await must(client.GET("/api/v1/flow/invoke-edges", { params: { query: { hours: 1 } } }));
   const asked = { action: "cancel", filter: { function_id: "of-nothing" }, reason: "a tour" };

@@ -136,11 +136,12 @@ function IssuerDialog({ scope, issuer, ...ends }: ChangeEnds & { scope: AccessSc
     ...{ claim: issuer?.roles_claim ?? "groups", roles: issuer ? mappingText(issuer) : "" },
   });
   const [isEnabled, setEnabled] = useState(issuer?.is_enabled ?? true);
+  const [endsThere, setEndsThere] = useState(issuer?.ends_at_provider ?? false);
   const submit = async () => {
     const { name, url, clientId, secret, claim, roles } = typed;
     const body = {
       ...{ name, client_id: clientId, roles_claim: claim, roles: mappingOf(roles), is_enabled: isEnabled },
-      ...(secret !== "" && { client_secret: secret }),
+      ...{ ends_at_provider: endsThere, ...(secret !== "" && { client_secret: secret }) },
     };
     await (issuer ? changeIssuer(scope, issuer.id, body) : createIssuer(scope, { ...body, issuer: url }));
     return `${plain(name)} ${issuer ? "changed" : "may be signed in with"}`;
@@ -170,6 +171,7 @@ function IssuerDialog({ scope, issuer, ...ends }: ChangeEnds & { scope: AccessSc
         hint="A pair a line: engineers = developer; * is everyone"
       />
       <Check label="People may sign in by it" isChecked={isEnabled} onChange={setEnabled} />
+      <Check label="Who signs out here signs out there" isChecked={endsThere} onChange={setEndsThere} />
     </FormDialog>
   );
 }

@@ -5,11 +5,13 @@ import {
   changeUser,
   createUser,
   deleteUser,
+  listIdentities,
   listRoles,
   listUsers,
   type RoleData,
   rolesOfUser,
   type UserData,
+  unlink,
 } from "../../lib/access.ts";
 import { plain } from "../../lib/format.ts";
 import { useFollowed, useLoaded } from "../../lib/hooks.ts";
@@ -18,6 +20,7 @@ import { Button, Text, When } from "../../ui/basics.tsx";
 import {
   type ChangeEnds,
   Check,
+  Choice,
   Confirm,
   type DialogEnds,
   Field,
@@ -30,7 +33,7 @@ import { ReadTable } from "../../ui/table.tsx";
 import { RoleChoice, RoleTags } from "./role-choice.tsx";
 
 interface AskedOfUser {
-  deed: "edit" | "delete";
+  deed: "edit" | "delete" | "unlink";
   user: UserData;
 }
 
@@ -91,6 +94,7 @@ export function Users({ scope }: { scope: AccessScope }) {
               manages && (
                 <span class="row-actions">
                   <Button icon="edit" text="Edit…" onClick={() => setAsked({ deed: "edit", user })} />
+                  <Button icon="link" text="Sign-ins…" onClick={() => setAsked({ deed: "unlink", user })} />
                   {user.id !== own && (
                     <Button icon="trash" text="Delete…" onClick={() => setAsked({ deed: "delete", user })} />
                   )}
@@ -101,6 +105,7 @@ export function Users({ scope }: { scope: AccessScope }) {
         empty="No users"
       />
       {asked?.deed === "edit" && <UserDialog {...{ scope, roles }} user={asked.user} {...done} />}
+      {asked?.deed === "unlink" && <UnlinkDialog scope={scope} user={asked.user} {...done} />}
       {asked?.deed === "delete" && (
         <Confirm
           title={`Delete ${plain(asked.user.email)}?`}
@@ -162,6 +167,38 @@ function UserDialog(props: ChangeEnds & { scope: AccessScope; roles: readonly Ro
             onChange={setBreaksGlass}
           />
         </>
+      )}
+    </FormDialog>
+  );
+}
+
+/** Parts a person of a provider from the user. */
+function UnlinkDialog({ scope, user, ...ends }: ChangeEnds & { scope: AccessScope; user: UserData }) {
+  const { value: found = [] } = useLoaded((signal) => listIdentities(scope, user.id, signal), [user.id]);
+  const [{ chosen }, field] = useFields({ chosen: "" });
+  const id = chosen || found[0]?.id;
+  const submit = async () => {
+    await unlink(scope, user.id, id!);
+    return "They sign in by it no more";
+  };
+  return (
+    <FormDialog
+      title={`Sign-ins of ${plain(user.email)}`}
+      submit="Part from the user"
+      isDangerous
+      isDisabled={id === undefined}
+      onSubmit={submit}
+      {...ends}
+    >
+      {found.length === 0 ? (
+        <p>The user signs in at no provider.</p>
+      ) : (
+        <Choice
+          label="Person of a provider"
+          {...field("chosen")}
+          options={found.map((one) => [one.id, `${one.issuer_name ?? one.issuer}: ${one.subject}`] as const)}
+          hint="Its sessions from there end. The last way in stays."
+        />
       )}
     </FormDialog>
   );

@@ -101,6 +101,15 @@ function logoutOf(issuer: Issuer, { events, nonce, jti, sid, sub }: ProviderClai
   return { issuer, tokenId, sid: session, subject };
 }
 
+/** Of an issuer that wants it, at a provider that can: OpenID Connect RP-Initiated Logout 1.0. */
+function signOutOf({ clientId, endsAtProvider }: Issuer, { endSession }: Metadata, returnTo: string) {
+  if (!endsAtProvider || endSession === undefined) return undefined;
+  const url = new URL(endSession);
+  url.searchParams.set("client_id", clientId);
+  url.searchParams.set("post_logout_redirect_uri", returnTo);
+  return url.href;
+}
+
 /** What is asked of providers for one sign-in. */
 export function openExchange({ providers, opened }: ExchangeDeps) {
   const underWay = openHolderLimit({
@@ -165,6 +174,10 @@ export function openExchange({ providers, opened }: ExchangeDeps) {
         if (answer.error !== undefined) throw refusedBy(answer);
         return proven(providers, issuer, found, answer, nonce);
       }),
+
+    /** Where a browser signs out, to come back to `returnTo`; undefined for nowhere. */
+    signOutUrl: (issuerId: string, returnTo: string): Promise<string | undefined> =>
+      within(issuerId, async (issuer, found) => signOutOf(issuer, found, returnTo), { ends: true }),
 
     beginDevice: (issuerId: string) =>
       within(issuerId, async (issuer, found) => {

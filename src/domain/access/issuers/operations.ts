@@ -22,6 +22,9 @@ const changes = {
     described(text, "The claim with groups or roles: `groups`, or a path such as `realm_access.roles`."),
   ),
   is_enabled: Type.Optional(Type.Boolean({ description: "Whether people may sign in by it." })),
+  ends_at_provider: Type.Optional(
+    Type.Boolean({ description: "Whether who signs out here is led to the provider's sign-out." }),
+  ),
   roles: Type.Optional(
     Type.Array(Type.Object({ value, role: described(given, "Name or id of the role.") }), {
       maxItems: mappingMax,
@@ -40,6 +43,9 @@ export const IssuerShape = Type.Object({
   scopes: described(text, "What is asked for, apart by spaces."),
   roles_claim: described(text, "The claim with groups or roles."),
   is_enabled: Type.Boolean({ description: "Whether people may sign in by it." }),
+  ends_at_provider: Type.Boolean({
+    description: "Whether who signs out here is led to the provider's sign-out.",
+  }),
   roles: Type.Array(
     Type.Object({
       value,
@@ -67,6 +73,7 @@ const issuerJson = (issuer: ShownIssuer) => ({
   scopes: issuer.scopes,
   roles_claim: issuer.rolesClaim,
   is_enabled: issuer.isEnabled,
+  ends_at_provider: issuer.endsAtProvider,
   roles: issuer.roles.map(({ value: of, roleId, name }) => ({
     ...{ value: of, role_id: roleId },
     ...(name !== undefined && { role: name }),
@@ -90,6 +97,7 @@ interface SentChange {
   scopes?: string;
   roles_claim?: string;
   is_enabled?: boolean;
+  ends_at_provider?: boolean;
   roles?: { value: string; role: string }[];
 }
 
@@ -100,10 +108,11 @@ const changeOf = ({
   scopes,
   roles_claim,
   is_enabled,
+  ends_at_provider,
   roles,
 }: SentChange) => ({
   ...{ name, clientId: client_id, clientSecret: client_secret, scopes },
-  ...{ rolesClaim: roles_claim, isEnabled: is_enabled, roles },
+  ...{ rolesClaim: roles_claim, isEnabled: is_enabled, endsAtProvider: ends_at_provider, roles },
 });
 
 /** Issuers of an org, or of the platform, for those who manage its users. */

@@ -33,6 +33,8 @@ export interface Metadata {
   keys: string;
   userinfo: string | undefined;
   device: string | undefined;
+  /** Where browsers sign out; undefined also for an address that is not to be trusted. */
+  endSession: string | undefined;
   /** The client's secret goes into the body, as the provider takes no other way. */
   postsSecret: boolean;
 }
@@ -73,6 +75,9 @@ function readMetadata(found: unknown, issuer: string, allowsHttp: boolean): Meta
     keys: at("jwks_uri"),
     userinfo: maybe("userinfo_endpoint"),
     device: maybe("device_authorization_endpoint"),
+    endSession: isTrustworthy(found.end_session_endpoint, allowsHttp)
+      ? found.end_session_endpoint
+      : undefined,
     postsSecret: Array.isArray(ways) && !ways.includes("client_secret_basic"),
   };
 }

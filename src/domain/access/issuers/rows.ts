@@ -27,10 +27,11 @@ interface IssuerColumns {
   is_enabled: number;
   created_at: number;
   updated_at: number;
+  ends_at_provider: number;
 }
 
 const fields = sql.raw(
-  "id, org_id, name, issuer, client_id, client_secret, scopes, roles_claim, is_enabled, created_at, updated_at",
+  "id, org_id, name, issuer, client_id, client_secret, scopes, roles_claim, is_enabled, created_at, updated_at, ends_at_provider",
 );
 
 const toIssuer = (row: IssuerColumns) => ({
@@ -46,6 +47,8 @@ const toIssuer = (row: IssuerColumns) => ({
   scopes: row.scopes,
   rolesClaim: row.roles_claim,
   isEnabled: row.is_enabled !== 0,
+  /** Who signs out here is led to the provider's sign-out. */
+  endsAtProvider: row.ends_at_provider !== 0,
   createdAt: row.created_at,
   updatedAt: row.updated_at,
 });
@@ -108,13 +111,13 @@ export const setPasswordsOff = (session: Session, orgId: string, areOff: boolean
 export const insertIssuer = async (session: Session, row: IssuerRow): Promise<boolean> =>
   (await session.run(sql`INSERT INTO issuers (${fields})
     VALUES (${row.id}, ${row.orgId}, ${row.name}, ${row.issuer}, ${row.clientId}, ${row.sealedSecret}, ${row.scopes},
-      ${row.rolesClaim}, ${row.isEnabled ? 1 : 0}, ${row.createdAt}, ${row.updatedAt})
+      ${row.rolesClaim}, ${row.isEnabled ? 1 : 0}, ${row.createdAt}, ${row.updatedAt}, ${row.endsAtProvider ? 1 : 0})
     ON CONFLICT (org_id, issuer) DO NOTHING`)) === 1;
 
 export const updateIssuer = (session: Session, row: IssuerRow): Promise<number> =>
   session.run(sql`UPDATE issuers SET name = ${row.name}, client_id = ${row.clientId},
       client_secret = ${row.sealedSecret}, scopes = ${row.scopes}, roles_claim = ${row.rolesClaim},
-      is_enabled = ${row.isEnabled ? 1 : 0}, updated_at = ${row.updatedAt}
+      is_enabled = ${row.isEnabled ? 1 : 0}, ends_at_provider = ${row.endsAtProvider ? 1 : 0}, updated_at = ${row.updatedAt}
     WHERE id = ${row.id} AND org_id = ${row.orgId}`);
 
 export async function deleteIssuer(session: Session, { id, orgId }: IssuerRow): Promise<void> {
@@ -148,6 +151,20 @@ export const breakGlassRoles = async (session: Session): Promise<string[][]> =>
       WHERE break_glass <> 0 AND is_active <> 0 AND password_hash <> ''`)
   ).map(({ roles }) => JSON.parse(roles) as string[]);
 
+/** How a user of the scope signs in without an issuer; undefined for none of the scope. */
+export async function passwordOf(
+  reader: Pick<Store, "one">,
+  { orgId, kind }: { orgId: string; kind: "tenant" | "platform" },
+  userId: string,
+): Promise<{ isSet: boolean; breaksGlass: boolean } | undefined> {
+  const row = await reader.one<{ password_hash: string; break_glass: number }>(
+    kind === "platform"
+      ? sql`SELECT password_hash, break_glass FROM platform_users WHERE id = ${userId}`
+      : sql`SELECT password_hash, 0 AS break_glass FROM users WHERE id = ${userId} AND org_id = ${orgId}`,
+  );
+  return row && { isSet: row.password_hash !== "", breaksGlass: row.break_glass !== 0 };
+}
+
 /** A person, as the issuer names it. */
 export interface NamedPerson {
   orgId: string;
@@ -178,6 +195,15 @@ export async function claimIdentity(
     VALUES (${orgId}, ${issuer}, ${subject}, ${userId}, ${at}) ON CONFLICT (org_id, issuer, subject) DO NOTHING`);
   return (await userOf(session, identity)) ?? userId;
 }
+
+/** Oldest first. */
+export const identitiesOf = (
+  reader: Pick<Store, "all">,
+  orgId: string,
+  userId: string,
+): Promise<{ issuer: string; subject: string; created_at: Instant }[]> =>
+  reader.all(sql`SELECT issuer, subject, created_at FROM identities
+    WHERE user_id = ${userId} AND org_id = ${orgId} ORDER BY created_at, issuer, subject`);
 
 export const dropIdentity = (session: Session, { orgId, issuer, subject }: NamedPerson): Promise<number> =>
   session.run(sql`DELETE FROM identities

@@ -20,6 +20,7 @@ export interface IssuerChange {
   scopes?: string | undefined;
   rolesClaim?: string | undefined;
   isEnabled?: boolean | undefined;
+  endsAtProvider?: boolean | undefined;
   /** Replaces the whole mapping; roles by id or name. */
   roles?: readonly { value: string; role: string }[] | undefined;
 }
@@ -60,12 +61,20 @@ const placeOf = (id: string): string => `issuer ${id}`;
 const urlTaken = () => new Fault("already_exists", "the org has this issuer already", { field: "issuer" });
 
 /** Undefined fields stay. */
-const readChange = ({ name, clientId, scopes, rolesClaim, isEnabled }: IssuerChange): Partial<IssuerRow> => ({
+const readChange = ({
+  name,
+  clientId,
+  scopes,
+  rolesClaim,
+  isEnabled,
+  endsAtProvider,
+}: IssuerChange): Partial<IssuerRow> => ({
   ...(name !== undefined && { name: rules.readLabel(name) }),
   ...(clientId !== undefined && { clientId: rules.readClientId(clientId) }),
   ...(scopes !== undefined && { scopes: rules.readScopes(scopes) }),
   ...(rolesClaim !== undefined && { rolesClaim: rules.readRolesClaim(rolesClaim) }),
   ...(isEnabled !== undefined && { isEnabled }),
+  ...(endsAtProvider !== undefined && { endsAtProvider }),
 });
 
 async function hold(session: Session, { orgId }: RoleScope) {
@@ -157,9 +166,11 @@ export function openIssuers(deps: IssuersDeps) {
     },
 
     async create(scope: RoleScope, wanted: NewIssuer): Promise<ShownIssuer> {
-      const { scopes = rules.scopesDefault, rolesClaim = rules.rolesClaimDefault, isEnabled = true } = wanted;
+      const { scopes = rules.scopesDefault, rolesClaim = rules.rolesClaimDefault } = wanted;
+      const { isEnabled = true, endsAtProvider = false } = wanted;
       const issuer = rules.readIssuerUrl(wanted.issuer, allowsHttp);
-      const read = readChange({ ...wanted, scopes, rolesClaim, isEnabled }) as Omit<IssuerRow, "id">;
+      const whole = { ...wanted, scopes, rolesClaim, isEnabled, endsAtProvider };
+      const read = readChange(whole) as Omit<IssuerRow, "id">;
       const secret = rules.readClientSecret(wanted.clientSecret ?? "");
       requireFewRoles(wanted.roles);
       const at = clock.now();

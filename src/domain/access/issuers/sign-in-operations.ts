@@ -10,7 +10,8 @@ import { defaultOrgId } from "../tenancy/rules.ts";
 import type { Ends } from "./ends.ts";
 import type { Exchange } from "./exchange.ts";
 import { flowCookieOf, proofsOf, readFlow, type SignInFlow } from "./flow.ts";
-import { callbackPath, oidcPath } from "./paths.ts";
+import { callbackPath, oidcPath, originOf } from "./paths.ts";
+import { refusalPage } from "./refusals.ts";
 import { errorWord, readReturnTo } from "./rules.ts";
 import type { Issuers } from "./service.ts";
 import type { IssuerSignIn } from "./sign-in.ts";
@@ -49,12 +50,14 @@ const sentBy = ({ headers }: RestRequest) => ({ host: headers.get("host") ?? "" 
 const host = described(text, "Header `Host`: what the redirect URI names.");
 const returnTo = Type.Optional(described(text, "A path of this server to go to after the sign-in."));
 
-const redirectUri = ({ isSecure }: Pick<Call, "isSecure">, named: string, id: string): string => {
-  const origin = `${isSecure ? "https" : "http"}://${named}`;
-  if (!/^[A-Za-z0-9.:[\]-]+$/.test(named) || !URL.canParse(origin))
-    throw invalid("host", "must be a host name");
+const redirectUri = ({ isSecure }: Pick<Call, "isSecure">, host: string, id: string): string => {
+  const origin = originOf({ isSecure, host });
+  if (origin === undefined) throw invalid("host", "must be a host name");
   return `${origin}${callbackPath(id, "callback")}`;
 };
+
+/** What went wrong as a page in words, and nothing of what the provider sent. */
+const refused = (fault: Fault) => ({ status: 302, headers: { Location: refusalPage(fault), ...noStore } });
 
 /** What a provider sends a browser back with. */
 const answered = {
@@ -142,6 +145,7 @@ export function issuerSignInOperations(surface: SignInSurface): Operation[] {
           status: 302,
           headers: { Location: url, "Set-Cookie": cookie, ...noStore },
         }),
+        refused,
       },
       handle: (input, call) => begin(call, input, false),
     }),
@@ -217,6 +221,7 @@ function callback({ exchange, signIn, ends, throttle, sessionOf, clock, cookies 
           ...(token !== undefined && { "Set-Cookie": cookies.write(token, isSecure) }),
         },
       }),
+      refused,
     },
     async handle({ id, host: named, code, state, error, iss, cookie, session }, call) {
       const flow = readFlow(cookie ?? null, clock.now());

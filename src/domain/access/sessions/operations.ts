@@ -33,9 +33,21 @@ const encodeSession = ({ token, isSecure }: { token: string; isSecure: boolean }
 /** The actions that the caller's roles grant where it acts, whatever deny policies keep from it. */
 export type GrantedActions = (call: Call) => Promise<readonly string[]>;
 
-export const sessionsOperations = (sessions: Sessions, granted: GrantedActions): Operation[] => [
+/** Where a browser signs out of the issuer's provider too; undefined for nowhere. */
+export type SignOutAt = (
+  issuerId: string,
+  here: { isSecure: boolean; host: string },
+) => Promise<string | undefined>;
+
+export const sessionsOperations = (
+  sessions: Sessions,
+  granted: GrantedActions,
+  signOutAt: SignOutAt,
+): Operation[] => [
   ...selfOperations(granted),
   ...loginOperations(sessions),
+  logoutOperation(sessions, signOutAt),
+  desktopOperation(sessions),
 ];
 
 export const SelfShape = Type.Object({
@@ -159,28 +171,45 @@ const loginOperations = (sessions: Sessions): Operation[] => [
       return { valid: true, email: session.caller.email ?? "" };
     },
   }),
+];
+
+/** The session is over whatever the provider answers. */
+const logoutOperation = (sessions: Sessions, signOutAt: SignOutAt): Operation =>
   unary({
     name: "auth.logout",
     action: "authenticated",
     platformAction: "authenticated",
     scope: "none",
-    summary: "Ends the session that the request comes with on every node, and takes the cookie back.",
-    input: Type.Object({}),
+    summary:
+      "Ends the session that the request comes with on every node, and takes the cookie back; 200 with a page of the provider, where the issuer wants a browser to go there.",
+    input: Type.Object({
+      host: described(text, "Header `Host`: where the provider sends the browser back."),
+    }),
+    output: Type.Object({
+      url: Type.String({ description: "The provider's sign-out, for the same browser." }),
+    }),
     rest: {
       route: "POST /api/v1/auth/logout",
-      status: 204,
-      // Ignores the body, whatever it contains.
-      decode: () => ({}),
-      encode: ({ isSecure }: { isSecure: boolean }) => ({
-        status: 204,
+      status: 200,
+      also: [204],
+      body: Type.Object({}),
+      // Ignores the body, whatever it contains; a host that is none ends the session all the same.
+      decode: ({ headers }) => ({ host: (headers.get("host") ?? "").slice(0, 300) }),
+      encode: ({ isSecure, url }: { isSecure: boolean; url: string | undefined }) => ({
+        status: url === undefined ? 204 : 200,
+        ...(url !== undefined && { body: { url } }),
         headers: { "Set-Cookie": noCookie(isSecure), "Cache-Control": "no-store" },
       }),
     },
-    async handle(_input, { session, isSecure }) {
-      if (session !== undefined) await sessions.logout(session);
-      return { isSecure };
+    async handle({ host }, { session, isSecure }) {
+      if (session === undefined) return { isSecure, url: undefined };
+      const issuerId = await sessions.issuerOf(session);
+      await sessions.logout(session);
+      return { isSecure, url: issuerId && (await signOutAt(issuerId, { isSecure, host })) };
     },
-  }),
+  });
+
+const desktopOperation = (sessions: Sessions): Operation =>
   unary({
     name: "auth.desktopSession",
     action: "authenticated",
@@ -197,8 +226,7 @@ const loginOperations = (sessions: Sessions): Operation[] => [
       }),
     },
     handle: (_input, call) => sessions.desktop(call.caller, call),
-  }),
-];
+  });
 
 /** The session's token of a request: of the Authorization header, else of the cookie. */
 export function tokenOf(headers: Headers): string | undefined {

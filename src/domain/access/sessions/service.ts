@@ -84,6 +84,14 @@ const desktopOf = (deps: SessionsDeps) => async (caller: Caller, from: LoginOrig
   return issue(deps, made);
 };
 
+/** The issuer that the token's session came from; undefined for a password, a link or a key. */
+const issuerOf =
+  ({ tokens, register }: SessionsDeps) =>
+  async (token: string): Promise<string | undefined> => {
+    const claims = await tokens.read(token);
+    return (claims && (await register.find(claims.sid)))?.issuerId ?? undefined;
+  };
+
 export function openSessions(deps: SessionsDeps) {
   const { store, clock, register, tokens, throttle, users, platformUsers, links, passwords } = deps;
 
@@ -192,6 +200,7 @@ export function openSessions(deps: SessionsDeps) {
       return ended.size;
     },
 
+    issuerOf: issuerOf(deps),
     /** The id of the token's session. */
     async idOf(token: string): Promise<string | undefined> {
       const claims = await tokens.read(token);

@@ -17,8 +17,8 @@ export interface HandOverDeps {
   onJoined: () => void;
   /** Called after the commit with the started runs and their `createdAt`: an event's time may be later. */
   onCreated?: (runs: readonly NewRun[], at: Instant) => void;
-  /** Called after the commit with each event that was written. */
-  onLogged?: (event: ReservedEvent) => void;
+  /** Called after the commit with each event that was written, and when that was. */
+  onLogged?: (event: ReservedEvent, at: Instant) => void;
   /** Called after the commit with an event that was appended to the stream of its entity. */
   onAppended?: (event: ReservedEvent, at: Instant) => void;
   feeds: Pick<Feeds, "wanted" | "committed">;
@@ -63,7 +63,7 @@ export function openHandOver(deps: HandOverDeps) {
     for (const { ord, at } of logged) {
       const event = events[ord - 1]!;
       const { environmentId, runs, entity } = event;
-      onLogged?.(event);
+      onLogged?.(event, now);
       if (entity !== null) onAppended?.(event, at);
       if (runs.length > 0) onCreated?.(runs, now);
       if (matcher.wanted(environmentId) || runs.some((run) => run.cancels)) matcher.wake(environmentId);

@@ -8,6 +8,8 @@ export interface EndedRun {
   runId: string;
   environmentId: string;
   ends: TerminalStatus;
+  /** Where what ended it knows it. */
+  functionId?: string;
 }
 
 /** What observers of runs at this node get, after the commit that changed the runs. */

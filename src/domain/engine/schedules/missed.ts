@@ -29,11 +29,14 @@ export async function recordMissed(
   for (const some of slices(sorted)) {
     const missedSchedules = await write(async (session) => {
       const left: { schedule: rows.DueSchedule; missed: MissedSlots }[] = [];
-      for (const { schedule, nextAt, firedCount, missed } of some) {
+      for (const { schedule, nextAt, firedCount, missed, last } of some) {
         const unfired = await rows.takeMissedSlots(session, schedule, missed.slots, now);
         const { missed: over, fired } = withoutFired(missed, unfired);
         const counts = { firedCount: firedCount + fired, missedCount: over?.count ?? 0 };
-        const count = await rows.moveSchedules(session, [{ schedule, nextAt, ...counts }], { now, self });
+        const count = await rows.moveSchedules(session, [{ schedule, nextAt, last, ...counts }], {
+          now,
+          self,
+        });
         if (count > 0 && over) left.push({ schedule, missed: over });
       }
       return left;

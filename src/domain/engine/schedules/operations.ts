@@ -1,6 +1,7 @@
 import { Type } from "@sinclair/typebox";
+import { actionsThatShow, screenOfKinds, thingsOf } from "../../../gate/things.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
-import { listed, type Operation, unary } from "../../../kit/operation.ts";
+import { type Call, listed, type Operation, unary } from "../../../kit/operation.ts";
 import type { Schedules, ShownSchedule } from "./service.ts";
 
 const said = (description: string) => Type.String({ description });
@@ -18,10 +19,17 @@ export const ScheduleOut = Type.Object({
   error: Type.Optional(said("Why the expression cannot be read.")),
   expected: count("Slots that have passed since it was registered."),
   fired: count("Those that started something."),
+  last_at: Type.Optional(time("The last of these; absent before the first.")),
+  last_run_id: Type.Optional(
+    said(
+      "The run of the function that it started; absent where there is none, or the caller may not read it.",
+    ),
+  ),
+  last_status: Type.Optional(said("The status of that run.")),
   missed: count("Those that were more than ten seconds late when a node could have fired them."),
 });
 
-const scheduleJson = ({ schedule, coming, error }: ShownSchedule) => ({
+const scheduleJson = ({ schedule, coming, error, lastRun }: ShownSchedule) => ({
   function_id: schedule.functionId,
   expression: schedule.expression,
   ...(schedule.eventName !== "" && { event: schedule.eventName }),
@@ -30,16 +38,38 @@ const scheduleJson = ({ schedule, coming, error }: ShownSchedule) => ({
   ...(error !== undefined && { error }),
   expected: schedule.expectedCount,
   fired: schedule.firedCount,
+  ...(schedule.lastAt !== null && { last_at: rfc3339(schedule.lastAt) }),
+  ...(lastRun && { last_run_id: lastRun.id, last_status: lastRun.status }),
   missed: schedule.missedCount,
 });
 
-export const schedulesOperations = (schedules: Pick<Schedules, "list">): Operation[] => [
+/** Without the runs that the caller may not read. */
+async function withReadable(
+  schedules: readonly ShownSchedule[],
+  call: Call,
+  may: MayRead,
+): Promise<ShownSchedule[]> {
+  const readsRuns = await may(call, "runs:read", { type: "run", id: "*" });
+  const screen = readsRuns ? await screenOfKinds(call, "run") : undefined;
+  const shown: ShownSchedule[] = [];
+  for (const { lastRun, ...schedule } of schedules) {
+    const isHidden = !readsRuns || (lastRun && (await screen?.refusalOf(thingsOf("run", lastRun.id))));
+    shown.push(isHidden ? schedule : { ...schedule, lastRun });
+  }
+  return shown;
+}
+
+/** Whether the caller's roles grant the action, and no deny policy keeps the thing from it. */
+type MayRead = (call: Call, action: "runs:read", thing: { type: string; id: string }) => Promise<boolean>;
+
+export const schedulesOperations = (schedules: Pick<Schedules, "list">, may: MayRead): Operation[] => [
   unary({
     name: "schedules.list",
     action: "functions:read",
+    alsoAsks: actionsThatShow("run"),
     reads: true,
     summary:
-      "Cron triggers of the environment's functions, or of one: the next slots, and those that were missed.",
+      "Cron triggers of the environment's functions, or of one: the next slots, the last run, and those that were missed.",
     input: Type.Object({
       function_id: Type.Optional(
         Type.String({ maxLength: 2_048, description: "Triggers of this function." }),
@@ -53,7 +83,9 @@ export const schedulesOperations = (schedules: Pick<Schedules, "list">): Operati
       ...{ under: "schedules", type: "function" },
     }),
     handle: async ({ function_id }, call) => ({
-      schedules: (await schedules.list(call.environmentId, function_id)).map(scheduleJson),
+      schedules: (await withReadable(await schedules.list(call.environmentId, function_id), call, may)).map(
+        scheduleJson,
+      ),
     }),
   }),
 ];

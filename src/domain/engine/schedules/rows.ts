@@ -27,12 +27,16 @@ export interface Schedule {
   missedCount: number;
   /** The process that led when `nextAt` was last moved. */
   movedBy: string;
+  /** The last slot that was fired; its event is null where a leader that died had fired it. */
+  lastAt: Instant | null;
+  lastEventId: string | null;
 }
 
 const columnsOf = (s: string) =>
   sql.raw(`${s}.environment_id AS "environmentId", ${s}.function_id AS "functionId", ${s}.place, ${s}.expression,
   ${s}.event_name AS "eventName", ${s}.next_at AS "nextAt", ${s}.expected_count AS "expectedCount",
-  ${s}.fired_count AS "firedCount", ${s}.missed_count AS "missedCount", ${s}.moved_by AS "movedBy"`);
+  ${s}.fired_count AS "firedCount", ${s}.missed_count AS "missedCount", ${s}.moved_by AS "movedBy", ${s}.last_at AS "lastAt",
+  ${s}.last_event_id AS "lastEventId"`);
 
 /** Environments after `after` whose functions changed since their schedules were made. */
 export async function unscheduled(store: Store, after: string, limit: number): Promise<string[]> {
@@ -54,6 +58,28 @@ export const schedulesOfFunction = (
 ): Promise<Schedule[]> =>
   reader.all(sql`SELECT ${columnsOf("s")} FROM schedules s
     WHERE s.environment_id = ${environmentId} AND s.function_id = ${functionId} ORDER BY s.place`);
+
+export interface LastRun {
+  id: string;
+  event_id: string;
+  function_id: string;
+  status: string;
+  state: string | null;
+}
+
+/** Of each event of a slot the run of its function, if it started one: one look along the index of events. */
+export const lastRunsOf = (
+  { all, seams }: Pick<Store, "all" | "seams">,
+  environmentId: string,
+  last: readonly { eventId: string; functionId: string }[],
+): Promise<LastRun[]> => {
+  const id = column.text(last.map(({ eventId }) => eventId));
+  return all(sql`SELECT r.id, r.event_id, r.function_id, r.status, e.state
+    FROM ${seams.rowsFrom("i", { id, function_id: column.text(last.map(({ functionId }) => functionId)) })}
+      JOIN runs r ON r.event_id = i.id ${seams.byKey("r.event_id", id)} AND r.function_id = i.function_id
+      LEFT JOIN executions e ON e.run_id = r.id
+    WHERE r.environment_id = ${environmentId} ORDER BY r.created_at, r.id`);
+};
 
 export async function setScheduled(session: Session, environmentId: string, version: number): Promise<void> {
   await session.run(
@@ -122,6 +148,8 @@ export interface ScheduleMove {
   nextAt: Instant | null;
   firedCount: number;
   missedCount: number;
+  /** The slot that was fired; undefined for none. */
+  last: { at: Instant; eventId: string | null } | undefined;
 }
 
 /**
@@ -135,13 +163,17 @@ export function moveSchedules(
 ): Promise<number> {
   return session.run(sql`UPDATE schedules SET next_at = v.next_at, moved_by = ${self}, updated_at = ${now},
       fired_count = fired_count + v.fired, missed_count = missed_count + v.missed,
-      expected_count = expected_count + v.fired + v.missed
+      expected_count = expected_count + v.fired + v.missed,
+      last_event_id = CASE WHEN v.last_at IS NULL THEN schedules.last_event_id ELSE v.last_event_id END,
+      last_at = COALESCE(v.last_at, schedules.last_at)
     FROM ${session.seams.rowsFrom("v", {
       ...keyColumns(moved.map(({ schedule }) => schedule)),
       was_at: column.bigint(moved.map(({ schedule }) => schedule.nextAt)),
       next_at: column.bigint(moved.map(({ nextAt }) => nextAt)),
       fired: column.bigint(moved.map(({ firedCount }) => firedCount)),
       missed: column.bigint(moved.map(({ missedCount }) => missedCount)),
+      last_at: column.bigint(moved.map(({ last }) => last?.at ?? null)),
+      last_event_id: column.text(moved.map(({ last }) => last?.eventId ?? null)),
     })} WHERE schedules.environment_id = v.environment_id AND schedules.function_id = v.function_id
       AND schedules.place = v.place AND schedules.next_at + 0 = v.was_at`);
 }

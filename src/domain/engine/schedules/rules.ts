@@ -109,6 +109,7 @@ export function scheduleChanges(
         firedCount: 0,
         missedCount: 0,
         movedBy: self,
+        ...{ lastAt: null, lastEventId: null },
       });
       if ("error" in plan)
         changes.frames.push({ ...frame, leaf: "invalid", expression: one.expression, error: plan.error });

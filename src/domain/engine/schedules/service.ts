@@ -2,8 +2,10 @@ import { type Clock, type Instant, rfc3339 } from "../../../kit/clock.ts";
 import { Fault } from "../../../kit/fault.ts";
 import { countTurns, roundRobin, type SharedWork, type Slice } from "../../../kit/round-robin.ts";
 import { noTracer, type Tracer } from "../../../kit/trace.ts";
-import type { LeaderWrite } from "../../../store/store.ts";
+import type { LeaderWrite, Store } from "../../../store/store.ts";
 import type { Events } from "../emit/service.ts";
+import { statusOf } from "../runs/rules.ts";
+import type { ExecutionState, RunStatus } from "../runs/run.ts";
 import { recordMissed } from "./missed.ts";
 import * as rows from "./rows.ts";
 import { type DueSlots, dueSlots, nameOf, planOf } from "./rules.ts";
@@ -16,6 +18,8 @@ export interface ShownSchedule {
   coming: Instant[];
   /** Why the expression cannot be read. */
   error: string | undefined;
+  /** The run of its function that the last slot started; undefined for none. */
+  lastRun?: { id: string; status: RunStatus } | undefined;
 }
 
 export type Schedules = ReturnType<typeof openSchedules>;
@@ -52,19 +56,49 @@ function shownOf(schedule: rows.Schedule): ShownSchedule {
   return { schedule, coming, error: undefined };
 }
 
+const withoutSlots = (schedule: rows.DueSchedule) => ({
+  ...{ schedule, nextAt: null, fires: undefined, missed: undefined, last: undefined },
+  ...{ firedCount: 0, missedCount: 0 },
+});
+
+async function listOf(
+  store: Store,
+  environmentId: string,
+  functionId: string | undefined,
+): Promise<ShownSchedule[]> {
+  const found = await (functionId === undefined
+    ? rows.schedulesOf(store, environmentId)
+    : rows.schedulesOfFunction(store, environmentId, functionId));
+  const last = found.flatMap(({ lastEventId: eventId, functionId: of }) =>
+    eventId === null ? [] : { eventId, functionId: of },
+  );
+  const nameOfRun = (eventId: string | null, of: string) => `${eventId}\n${of}`;
+  const runs = new Map(
+    (last.length === 0 ? [] : await rows.lastRunsOf(store, environmentId, last)).map((run) => [
+      nameOfRun(run.event_id, run.function_id),
+      { id: run.id, status: statusOf(run.status, run.state as ExecutionState | null).status },
+    ]),
+  );
+  return found.map((schedule) => ({
+    ...shownOf(schedule),
+    lastRun: runs.get(nameOfRun(schedule.lastEventId, schedule.functionId)),
+  }));
+}
+
 /** Each slot begins a trace. */
 const openSlotTraces =
   ({ tracer = noTracer }: Pick<SchedulesDeps, "tracer">) =>
-  async (
+  async <Fired>(
     environmentId: string,
-    fire: (traceparent: string | undefined) => Promise<unknown>,
-  ): Promise<void> => {
+    fire: (traceparent: string | undefined) => Promise<Fired>,
+  ): Promise<Fired> => {
     const span = tracer.start("schedule", "internal");
     span.set("svc.environment_id", environmentId);
     let failed: string | undefined = "failed";
     try {
-      await fire(span.traceparent);
+      const fired = await fire(span.traceparent);
       failed = undefined;
+      return fired;
     } finally {
       span.end(failed);
     }
@@ -80,9 +114,10 @@ export function openSchedules(deps: SchedulesDeps) {
   /** The slot that could not be fired, by the schedule's name. */
   const failing = new Map<string, Instant>();
 
-  async function fire(schedule: rows.Schedule, slot: Instant, now: Instant): Promise<void> {
+  /** The event of the slot; null where another leader had fired it. */
+  async function fire(schedule: rows.Schedule, slot: Instant, now: Instant): Promise<string | null> {
     if (now - slot >= takenOverMsMin && (await rows.slotsFiredBefore(store, schedule, [slot])).has(slot))
-      return;
+      return null;
     const { environmentId, functionId, expression, eventName } = schedule;
     const value = { scheduledAt: rfc3339(slot), expression };
     const payload = {
@@ -92,11 +127,12 @@ export function openSchedules(deps: SchedulesDeps) {
       idempotencyKey: rows.keyOfSlot(schedule, slot),
       ownKey: true as const,
     };
-    await inOwnTrace(environmentId, async (traceparent) => {
+    return inOwnTrace(environmentId, async (traceparent) => {
       const origin = { environmentId, source: "cron", runId: undefined, traceparent };
-      return eventName === ""
-        ? events.invoke({ functionId, ...payload }, origin)
-        : events.emit([{ name: eventName, version: 1, metadataValue: null, ...payload }], origin);
+      if (eventName === "") return (await events.invoke({ functionId, ...payload }, origin)).eventId;
+      const draft = { name: eventName, version: 1, metadataValue: null, ...payload };
+      const [emitted] = await events.emit([draft], origin);
+      return emitted!.eventId;
     });
   }
 
@@ -106,12 +142,12 @@ export function openSchedules(deps: SchedulesDeps) {
     now: Instant,
   ): Promise<(rows.ScheduleMove & DueSlots) | undefined> {
     const plan = planOf(schedule.expression);
-    if ("error" in plan)
-      return { schedule, nextAt: null, fires: undefined, missed: undefined, firedCount: 0, missedCount: 0 };
+    if ("error" in plan) return withoutSlots(schedule);
+    let last: rows.ScheduleMove["last"];
     const due = dueSlots(plan, schedule.nextAt, now);
     if (due.fires !== undefined) {
       try {
-        await fire(schedule, due.fires, now);
+        last = { at: due.fires, eventId: await fire(schedule, due.fires, now) };
       } catch (error) {
         const { environmentId, functionId, expression } = schedule;
         if (isGone(error)) return undefined;
@@ -123,6 +159,7 @@ export function openSchedules(deps: SchedulesDeps) {
     return {
       schedule,
       ...due,
+      last,
       firedCount: due.fires === undefined ? 0 : 1,
       missedCount: due.missed?.count ?? 0,
     };
@@ -176,12 +213,7 @@ export function openSchedules(deps: SchedulesDeps) {
 
   return {
     /** Of one function, or of all. */
-    async list(environmentId: string, functionId?: string): Promise<ShownSchedule[]> {
-      const found = await (functionId === undefined
-        ? rows.schedulesOf(store, environmentId)
-        : rows.schedulesOfFunction(store, environmentId, functionId));
-      return found.map(shownOf);
-    },
+    list: (environmentId: string, functionId?: string) => listOf(store, environmentId, functionId),
 
     /** The tick of loop `schedules.tick`, duty `cron`: stores changed triggers, then fires due slots. */
     async tickOnce(write: LeaderWrite): Promise<{ againInMs?: number }> {

@@ -69,6 +69,8 @@ export function afterReports(
       if (change.undo !== null) late.push(change);
     } else {
       outcomes[at] = { value: undefined };
+      if (row.function_id !== null) change.functionId = row.function_id;
+      if (row.claimed_at !== null) change.claimedAt = row.claimed_at;
       done.push(change);
       noteQueue(queued, change, row);
       if (change.wakeAt !== null && change.ends === null) wakes.push(change.wakeAt);

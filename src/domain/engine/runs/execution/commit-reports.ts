@@ -29,8 +29,9 @@ export interface CommittedReport {
   parent_run_id: string | null;
   /** Set when the outcome is `done` and the function has a concurrency limit. */
   lane_id: string | null;
-  /** Set with `lane_id`, and when the run waits now. */
+  /** Both are set when the outcome is `done`. */
   function_id: string | null;
+  claimed_at: number | null;
 }
 
 export interface CommitReportsInput {
@@ -166,12 +167,12 @@ const setStaying = (now: Instant, greatest: "GREATEST" | "MAX", isUndone: boolea
 
 const heldReports =
   sql.raw(`SELECT r.*, e.state, e.held_seq, e.held_hash, e.attempt, e.history_count, e.step_count,
-        e.started_at, e.worker_id, e.seen_position, e.watched_at, e.parent_run_id, e.lane_id, e.function_id,
+        e.started_at, e.worker_id, e.seen_position, e.watched_at, e.parent_run_id, e.lane_id, e.function_id, e.claimed_at,
         CASE WHEN r.pausable IS NOT NULL THEN e.pause_requested_at END AS paused_at
       FROM report r CROSS JOIN LATERAL (
         SELECT x.state, x.execution_seq AS held_seq, x.lease_hash AS held_hash, x.attempt, x.history_count, x.step_count,
           x.started_at, x.worker_id, x.seen_position, x.watched_at, x.parent_run_id, x.pause_requested_at, x.lane_id,
-          CASE WHEN x.lane_id IS NOT NULL OR r.waiting_step_id IS NOT NULL THEN x.function_id END AS function_id
+          x.function_id, x.claimed_at
         FROM executions x WHERE x.run_id = r.run_id AND x.environment_id || '' = r.environment_id
         ORDER BY x.run_id FOR UPDATE) e`);
 
@@ -243,7 +244,7 @@ export const commitReportsFlush: Flush<CommitReportsInput, CommittedReport> = {
     return sql`WITH ${parts}
     SELECT r.ord, CASE WHEN v.ord IS NOT NULL THEN 'done' WHEN h.ord IS NULL THEN 'gone'
       WHEN h.held_seq = h.execution_seq AND h.held_hash = h.lease_hash THEN 'not_running' ELSE 'stale' END AS outcome,
-      CASE WHEN v.ends IS NOT NULL THEN v.parent_run_id END AS parent_run_id, v.lane_id, v.function_id
+      CASE WHEN v.ends IS NOT NULL THEN v.parent_run_id END AS parent_run_id, v.lane_id, v.function_id, v.claimed_at
     FROM report r LEFT JOIN held h ON h.ord = r.ord LEFT JOIN valid v ON v.ord = r.ord`;
   },
 
@@ -251,7 +252,7 @@ export const commitReportsFlush: Flush<CommitReportsInput, CommittedReport> = {
     const locked =
       session.all<LockedExecution>(sql`SELECT i.ord, e.state, e.execution_seq, e.lease_hash, e.attempt, e.history_count,
         e.step_count, e.started_at, e.worker_id, e.seen_position, e.watched_at, e.parent_run_id, e.pause_requested_at,
-        e.lane_id, e.function_id
+        e.lane_id, e.function_id, e.claimed_at
       FROM ${session.seams.rowsFrom("i", columnsOf(changes, ["run_id", "environment_id"]))} JOIN executions e ON e.run_id = i.run_id AND e.environment_id = i.environment_id`);
     const byOrd = new Map(locked.map((row) => [row.ord, row]));
     const answers: CommittedReport[] = [];
@@ -261,14 +262,14 @@ export const commitReportsFlush: Flush<CommitReportsInput, CommittedReport> = {
       const outcome = judge(change, row);
       if (row && outcome === "done") valid.push({ change, row });
       const parent = outcome === "done" && change.ends !== null ? row?.parent_run_id : null;
-      const limited = outcome === "done" && row?.lane_id ? row : undefined;
-      const waiting = outcome === "done" && change.waitingStepId !== null ? row : undefined;
+      const done = outcome === "done" ? row : undefined;
       answers.push({
         ord: at + 1,
         outcome,
         parent_run_id: parent ?? null,
-        lane_id: limited?.lane_id ?? null,
-        function_id: (limited ?? waiting)?.function_id ?? null,
+        lane_id: done?.lane_id || null,
+        function_id: done?.function_id ?? null,
+        claimed_at: done?.claimed_at ?? null,
       });
     }
     if (valid.length > 0) commitValid(session, valid, now);
@@ -298,6 +299,7 @@ interface LockedExecution {
   pause_requested_at: number | null;
   lane_id: string | null;
   function_id: string;
+  claimed_at: number | null;
 }
 
 /** A report whose fence holds, with the execution it was checked against. */

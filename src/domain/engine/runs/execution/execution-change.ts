@@ -37,6 +37,9 @@ export interface ExecutionChange extends Fence {
   errorGroup: NewErrorGroup | null;
   /** What its handler wrote; null for nothing. */
   logs: NewLines | null;
+  /** Set by the commit: the function of the run, and since when its worker has had it. */
+  functionId?: string;
+  claimedAt?: Instant;
 }
 
 /** What a report changes of the undoing of its run. */

@@ -89,7 +89,7 @@ export function openSubmitWaits(
       const [why] = await whyRefused(store, [own]);
       throw why;
     }
-    const { wakeAt, isQueued, functionId, laneId, begun } = done;
+    const { wakeAt, isQueued, functionId, claimedAt, laneId, begun } = done;
     const { environmentId } = report;
     for (const { pending } of begun) {
       const awaited = pending?.for;
@@ -97,7 +97,8 @@ export function openSubmitWaits(
     }
     deps.onChildren();
     onWakePlanned(wakeAt);
-    observers.reported([{ ...toRelease(own, now), next: isQueued ? "queued" : "waiting" }], now);
+    const worked = { historyType: null, functionId, ...(claimedAt !== null && { claimedAt }) };
+    observers.reported([{ ...toRelease(own, now), ...worked, next: isQueued ? "queued" : "waiting" }], now);
     if (isQueued || laneId !== null)
       observers.queued([
         {

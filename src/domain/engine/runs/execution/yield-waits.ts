@@ -29,6 +29,7 @@ export type YieldOutcome =
       wakeAt: Instant;
       isQueued: boolean;
       functionId: string;
+      claimedAt: Instant | null;
       laneId: string | null;
       /** What began to be waited for. */
       begun: ExecutionChange[];
@@ -47,6 +48,7 @@ interface HeldExecution {
   history_count: number;
   seen_position: number;
   pause_requested_at: number | null;
+  claimed_at: Instant | null;
 }
 
 interface KnownStep {
@@ -91,7 +93,7 @@ export async function yieldWaits(
   const { runId, environmentId } = report;
   const row =
     await session.one<HeldExecution>(sql`SELECT run_id, environment_id, function_id, lane_id, state, execution_seq, lease_hash,
-      attempt, step_count, history_count, seen_position, pause_requested_at
+      attempt, step_count, history_count, seen_position, pause_requested_at, claimed_at
     FROM executions WHERE run_id = ${runId} AND environment_id = ${environmentId} ${session.seams.holdRow}`);
   if (!row) return { outcome: "gone" };
   if (row.execution_seq !== report.executionSeq || row.lease_hash !== report.leaseHash)
@@ -168,7 +170,7 @@ export async function yieldWaits(
     VALUES (${runId}, ${sql.bigint(sequence)}, ${environmentId}, ${type}, ${sql.bigint(now)}, ${JSON.stringify(detail)})`);
   return {
     ...{ outcome: "done", wakeAt: next.at, isQueued: isQueued && !isPaused },
-    ...{ functionId: row.function_id, laneId: row.lane_id },
+    ...{ functionId: row.function_id, claimedAt: row.claimed_at, laneId: row.lane_id },
     begun: begun.map(({ change }) => change),
   };
 }

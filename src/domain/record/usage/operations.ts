@@ -1,0 +1,176 @@
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import { Type } from "@sinclair/typebox";
+import { type GetUsageResponseSchema, SvcService } from "../../../gen/svc/v1/svc_pb.ts";
+import { sheet } from "../../../kit/csv.ts";
+import { described } from "../../../kit/described.ts";
+import { invalid } from "../../../kit/fault.ts";
+import { type Operation, type RestRequest, rpc, unary } from "../../../kit/operation.ts";
+import type { Measure, UsedCounts } from "./counts.ts";
+import { dayText } from "./rules.ts";
+import { sumOf, type Usage, type UsageAnswer, type UsageLine } from "./service.ts";
+
+const count = (description: string) => Type.Integer({ description });
+
+const Counted = {
+  runs_started: count("Runs that were created."),
+  runs_completed: count("Runs that completed."),
+  runs_failed: count("Runs that failed."),
+  runs_cancelled: count("Runs that were cancelled."),
+  steps: count("Steps that workers ran, compensations too; each try that was reported counts."),
+  worker_ms: count("Milliseconds for which workers had the runs, from a claim to the report that ended it."),
+};
+
+const OfEnvironment = {
+  events: count("Events that were written."),
+  event_bytes: count("Bytes of their data and metadata."),
+};
+
+const examples = ["2026-11-28"];
+const day = Type.String({ description: "A day of UTC, as 2026-11-28.", examples });
+
+export const UsageShape = Type.Object({
+  from: described(day, "The first day, of UTC."),
+  to: described(day, "The last day."),
+  rows: Type.Array(
+    Type.Object({
+      day: Type.Optional(day),
+      function_id: Type.Optional(Type.String()),
+      other: Type.Optional(
+        Type.Boolean({ description: "Whether these are all functions that are not told apart." }),
+      ),
+      ...Counted,
+      events: Type.Optional(described(OfEnvironment.events, "Of a whole day: events that were written.")),
+      event_bytes: Type.Optional(
+        described(OfEnvironment.event_bytes, "Of a whole day: bytes of their data and metadata."),
+      ),
+    }),
+    {
+      description:
+        "By day, the first one first, days without anything left out; or by function, most runs first.",
+    },
+  ),
+  total: Type.Object({ ...Counted, ...OfEnvironment }, { description: "What all rows have together." }),
+});
+
+const fieldOf: Record<Measure, string> = {
+  ...{ started: "runs_started", completed: "runs_completed", failed: "runs_failed" },
+  ...{ cancelled: "runs_cancelled", steps: "steps", worker_ms: "worker_ms" },
+  ...{ events: "events", event_bytes: "event_bytes" },
+};
+const fields = Object.entries(fieldOf) as [Measure, string][];
+const isOfEnvironment = (measure: Measure): boolean => measure === "events" || measure === "event_bytes";
+
+const countsJson = (counts: UsedCounts, isWhole: boolean) =>
+  Object.fromEntries(
+    fields.flatMap(([measure, field]) =>
+      isWhole || !isOfEnvironment(measure) ? [[field, counts[measure]]] : [],
+    ),
+  );
+
+const lineJson = (line: UsageLine) => ({
+  ...(line.day !== undefined && { day: dayText(line.day) }),
+  ...(line.functionId !== undefined && { function_id: line.functionId }),
+  ...(line.isOther && { other: true }),
+  ...countsJson(line, line.functionId === undefined && !line.isOther),
+});
+
+const usageJson = ({ from, to, lines, total }: UsageAnswer) => ({
+  ...{ from: dayText(from), to: dayText(to) },
+  rows: lines.map(lineJson),
+  total: countsJson(total, true),
+});
+
+function usageCsv({ lines }: UsageAnswer, isByFunction: boolean): string {
+  const columns = fields.filter(([measure]) => !isByFunction || !isOfEnvironment(measure));
+  const named = isByFunction ? "function_id" : "day";
+  const nameOf = ({ day: at, functionId = "" }: UsageLine) => (at === undefined ? functionId : dayText(at));
+  return sheet([
+    [named, ...columns.map(([, field]) => field)],
+    ...lines.map((line) => [nameOf(line), ...columns.map(([measure]) => `${line[measure]}`)]),
+  ]);
+}
+
+const countsMessage = (counts: UsedCounts) => ({
+  ...{ runsStarted: BigInt(counts.started), runsCompleted: BigInt(counts.completed) },
+  ...{ runsFailed: BigInt(counts.failed), runsCancelled: BigInt(counts.cancelled) },
+  ...{ steps: BigInt(counts.steps), workerMs: BigInt(counts.worker_ms) },
+  ...{ events: BigInt(counts.events), eventBytes: BigInt(counts.event_bytes) },
+});
+
+const toMessage = ({
+  from,
+  to,
+  lines,
+  total,
+}: UsageAnswer): MessageInitShape<typeof GetUsageResponseSchema> => ({
+  ...{ from: dayText(from), to: dayText(to), total: countsMessage(total) },
+  rows: lines.map((line) => ({
+    ...{ day: line.day === undefined ? "" : dayText(line.day), functionId: line.functionId ?? "" },
+    ...{ other: line.isOther === true, ...countsMessage(line) },
+  })),
+});
+
+const word = Type.String({ maxLength: 40 });
+const asked = (description: string) => Type.Optional(described(word, description));
+const dayAsked = (description: string) => Type.Optional({ ...described(word, description), examples });
+
+const formats = ["json", "csv"];
+
+/** The query; who accepts CSV alone need not say it twice. */
+const decode = ({ query, headers }: RestRequest) => ({
+  ...(/\btext\/csv\b/.test(headers.get("accept") ?? "") && { format: "csv" }),
+  ...Object.fromEntries(query),
+});
+
+export const usageOperations = (usage: Usage): Operation[] => [
+  unary({
+    name: "usage.list",
+    action: "usage:read",
+    reads: true,
+    summary:
+      "What the environment used, by day or by function: runs, steps, the time of workers, and events; counted up to a minute ago.",
+    input: Type.Object({
+      from: dayAsked("The first day, of UTC: 29 days before the last one when left out."),
+      to: dayAsked("The last day, at most 91 days later: today when left out."),
+      function_id: Type.Optional(Type.String({ maxLength: 2_048, description: "What this function used." })),
+      group_by: asked("`day` or `function`: by day when left out."),
+      format: asked("`csv` for a file; so does the header `Accept: text/csv`."),
+    }),
+    output: UsageShape,
+    rest: {
+      route: "GET /api/v1/usage",
+      decode,
+      encode: (output: UsageAnswer, { format, group_by }) =>
+        format === "csv"
+          ? {
+              status: 200,
+              body: usageCsv(output, group_by === "function"),
+              headers: {
+                "content-type": "text/csv; charset=utf-8",
+                "content-disposition": 'attachment; filename="usage.csv"',
+              },
+            }
+          : { status: 200, body: usageJson(output) },
+    },
+    rpc: rpc(
+      SvcService.method.getUsage,
+      (m) => ({ from: m.from, to: m.to, function_id: m.functionId, group_by: m.groupBy }),
+      toMessage,
+    ),
+    lists: {
+      items: ({ lines }: UsageAnswer) => lines,
+      namesOf: ({ functionId }: UsageLine) => (functionId === undefined ? [] : [functionId]),
+      type: "function",
+      // The sum would tell what is hidden.
+      only: (output: UsageAnswer, lines: readonly UsageLine[]) => {
+        const { events, event_bytes } = output.total;
+        return { ...output, lines: [...lines], total: { ...sumOf(lines), events, event_bytes } };
+      },
+    },
+    handle({ from, to, function_id, group_by, format = "" }, call) {
+      if (format !== "" && !formats.includes(format))
+        throw invalid("format", `must be one of ${formats.join(", ")}`);
+      return usage.of(call.environmentId, { from, to, functionId: function_id, groupBy: group_by });
+    },
+  }),
+];
