@@ -66,11 +66,15 @@ export function openEngine(host: Host, needs: EngineNeeds) {
     if (from !== nodeId) dispatcher.queued(lanes);
   });
   observers.add({ created: usage.started, reported: usage.reported, ended: usage.ended });
-  const log = openLog(host, { runsPart, schemas, flow, usage, emitRights, buryDelayed: outbox.buryDelayed });
+  const log = openLog(host, {
+    ...{ runsPart, schemas, flow, usage, emitRights, secretValues: secretValues.of },
+    buryDelayed: outbox.buryDelayed,
+  });
   const workersPart = openWorkersPart(host, {
     ...{ runsPart, keyring, secretValues, sequences: log.sequences },
   });
   const { workers, secrets, breakers, guard } = workersPart;
+  const { serving } = runsPart;
   const steeringPart = openSteeringPart(host, { runsPart, workers, outbox });
   const { steering, steeringOn } = steeringPart;
   const { events, feeds, sequences } = log;
@@ -81,7 +85,7 @@ export function openEngine(host: Host, needs: EngineNeeds) {
       ...[runsPart, log, workersPart, steeringPart, startsPart],
       ...[openErrorsPart(host), openAttributesPart(host, definitions)],
     ]),
-    ...{ functions, runs, workers, secrets, breakers, quotas, guard, events, feeds, sequences },
+    ...{ functions, runs, workers, secrets, breakers, quotas, guard, serving, events, feeds, sequences },
     ...{ steering, steeringOn, observers, definitions, definitionAt },
     requeueDelayed: log.requeueDelayed,
     names: runsPart.names,

@@ -1,6 +1,8 @@
 import { openDelayedEvents } from "../domain/engine/emit/delayed-events.ts";
 import { eventsOperations } from "../domain/engine/emit/operations.ts";
 import { openEvents } from "../domain/engine/emit/service.ts";
+import { openTellFailures } from "../domain/engine/failures/service.ts";
+import type { SecretValues } from "../domain/engine/secrets/values.ts";
 import { openFeeds } from "../domain/log/core/feed.ts";
 import { eventReads } from "../domain/log/core/past.ts";
 import { headsOf, type LoggedEvent } from "../domain/log/core/rows.ts";
@@ -24,13 +26,14 @@ export interface LogNeeds extends Pick<OutboxPart, "buryDelayed"> {
   flow: Flow;
   usage: Pick<Usage, "logged">;
   emitRights: EmitRights;
+  secretValues: SecretValues["of"];
 }
 
 export type LogPart = ReturnType<typeof openLog>;
 
 /** The event log of every environment: what is emitted into it, who follows it, and what its events start. */
 export function openLog(host: Host, needs: LogNeeds) {
-  const { runsPart, schemas, flow, usage, buryDelayed, emitRights } = needs;
+  const { runsPart, schemas, flow, usage, buryDelayed, emitRights, secretValues } = needs;
   const { store, clock, ids, log, watch, frames } = host;
   const { definitions, dispatcher, debounce, batches, quotas, observers, runs, serving } = runsPart;
   const feeds = openFeeds({ ...{ reads: eventReads(store), log }, ...feedHints<LoggedEvent>(host, "log") });
@@ -59,6 +62,10 @@ export function openLog(host: Host, needs: LogNeeds) {
     refusalOf: emitRights,
     bury: buryDelayed,
   });
+  const failures = openTellFailures({
+    ...{ store, clock, log, events, secretValues, definitionOf: runsPart.definitionAt },
+    ...{ knowsTime: host.knowsTime, bury: buryDelayed },
+  });
   return {
     events,
     requeueDelayed: delays.requeue,
@@ -72,6 +79,12 @@ export function openLog(host: Host, needs: LogNeeds) {
         about: "Emits delayed events whose time has come.",
         everyMs: 500,
         tick: delays.emitOnce,
+      },
+      {
+        name: "runs.failures",
+        about: "Emits `svc.run.failed` for runs that failed, in environments that ask for it.",
+        everyMs: 500,
+        tick: failures.tellOnce,
       },
       {
         name: "log.feeds",

@@ -5,6 +5,7 @@ import type { Operation } from "../kit/operation.ts";
 import type { NodeFacts } from "../nodes/nodes.ts";
 import type { TimeBase } from "../nodes/time-base.ts";
 import { type AccessPart, openAccess } from "./access.ts";
+import { openAlertsPart } from "./alerts.ts";
 import { type AuditPart, openAuditPart } from "./audit.ts";
 import { openEmitRights } from "./caller-now.ts";
 import { openClusterPart } from "./cluster.ts";
@@ -121,6 +122,13 @@ export function openParts(host: Host, needs: PartsNeeds): Parts {
     openRecord(host, { engine, callTrail, forgetCaptures: debug.clear, parts: [...opened] }),
   );
   members.balancedBy(record.troubles);
+  const alerts = open(
+    "alerts",
+    openAlertsPart(host, {
+      ...{ keyring, engine, record },
+      environmentName: async (id) => (await tenancy.findEnvironment(id))?.name,
+    }),
+  );
   const { duties } = foldParts(opened);
   const cluster = open("cluster", openClusterPart(host, { identity, rights, members, time, duties }));
   open("overview", openOverviewPart(host, { flow, record, cluster, engine, rights }));
@@ -131,6 +139,7 @@ export function openParts(host: Host, needs: PartsNeeds): Parts {
       await engine.secrets.reseal(session, again);
       await integrations.reseal(session, again);
       await access.reseal(session, again);
+      await alerts.reseal(session, again);
     },
   };
 }

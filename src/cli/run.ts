@@ -6,6 +6,7 @@ import { SvcError } from "../sdk/index.ts";
 import { settingsText } from "../settings/settings.ts";
 import { addCommon, addPlain } from "./command.ts";
 import { accessGroups } from "./commands/access.ts";
+import { alertGroups } from "./commands/alerts.ts";
 import { callCommands } from "./commands/calls.ts";
 import { eventGroups } from "./commands/events.ts";
 import { exportCommand } from "./commands/export.ts";
@@ -46,6 +47,7 @@ const groups: readonly Group[] = [
   ...projectionGroups,
   ...stateGroups,
   ...webhookGroups,
+  ...alertGroups,
   ...accessGroups,
   ...serverGroups,
   profileGroup,

@@ -4,6 +4,7 @@ import { AccessPage } from "./pages/access/access.tsx";
 import { AuditPage } from "./pages/access/audit.tsx";
 import { PoliciesPage } from "./pages/access/policies.tsx";
 import { PolicyPage } from "./pages/access/policy.tsx";
+import { AlertsPage } from "./pages/alerts.tsx";
 import { CapacityPage } from "./pages/capacity.tsx";
 import { ClusterPage } from "./pages/cluster/cluster.tsx";
 import { ConfigPage } from "./pages/config/config.tsx";
@@ -192,6 +193,10 @@ export const pages: readonly PageEntry[] = [
     },
   ]),
   ...inGroup("Operation", [
+    {
+      ...{ path: "alerts", name: "Alerts", icon: "alert", key: "2", needs: "alerts:read" },
+      shows: AlertsPage,
+    },
     {
       ...{ path: "dead-letters", name: "Dead letters", icon: "dead", key: "d", needs: "events:subscribe" },
       shows: DeadLettersPage,

@@ -42,6 +42,7 @@ const wordsOf: Readonly<Record<string, string>> = {
     "temporal inngest bullmq kurrent trigger hatchet restate dbos migrate from alternatives comparison equivalent terms signal continue as new",
   "run-failed":
     "failed run kill debug troubleshoot stuck resume retry from step patch replay bulk repair rollback bad deploy event sent but function did not run",
+  alerts: "notify notification mail email smtp slack tell me when a run fails alert rule silence incident",
   access:
     "users roles api keys policies rbac permissions audit log organizations tenants login sessions password",
   erasure: "gdpr delete erase personal data right to be forgotten redact purge runs events steps payload",
@@ -117,6 +118,7 @@ export const groups: readonly DocsGroup[] = [
     title: "Operate",
     pages: [
       own("run-failed", "A run failed, what now?", "Five commands, from the list to the resume."),
+      own("alerts", "Alerts", "Who is told when something goes wrong: mail, Slack, webhooks."),
       own("access", "Access", "Roles allow, policies deny, the audit remembers."),
       own("erasure", "Deletion and redaction", "What you can erase, what stays, and what you do yourself."),
       own("sign-in", "Sign-in by a provider", "OpenID Connect: roles by groups, passwords off."),

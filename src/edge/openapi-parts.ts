@@ -133,6 +133,7 @@ A 429 carries \`Retry-After\` in seconds. Clients pass over fields of answers th
 /** What the operations of a group are about, by the first part of their names. */
 export const groups: Readonly<Record<string, string>> = {
   agentTools: "Tools that agents register, and calls to them.",
+  alerts: "Rules that tell somebody when something goes wrong, and what they found.",
   attributes: "Names that runs are found by.",
   audit: "What callers did, were allowed and were refused.",
   auth: "Sessions of the dashboard.",

@@ -1,5 +1,6 @@
 import type { DescService } from "@bufbuild/protobuf";
 import { AgentToolsService } from "../gen/svc/v1/agent_tools_pb.ts";
+import { AlertService } from "../gen/svc/v1/alert_pb.ts";
 import { AuditService } from "../gen/svc/v1/audit_pb.ts";
 import { CausalityService } from "../gen/svc/v1/causality_pb.ts";
 import { EntityStreamService } from "../gen/svc/v1/entity_stream_pb.ts";
@@ -33,4 +34,5 @@ export const services: readonly DescService[] = [
   WorkerService,
   TimeTravelService,
   AgentToolsService,
+  AlertService,
 ];

@@ -39,6 +39,8 @@ export const actions = {
   "secrets:manage": writers,
   "webhooks:read": readers,
   "webhooks:manage": writers,
+  "alerts:read": readers,
+  "alerts:manage": writers,
   "users:read": admins,
   "users:manage": admins,
   "apikeys:read": admins,

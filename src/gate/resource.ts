@@ -36,6 +36,8 @@ const singulars: Readonly<Record<string, string>> = {
   issuers: "issuer",
   projects: "project",
   webhooks: "webhook",
+  alerts: "alert",
+  "alert-rules": "alert",
   "agent:tools": "agent-tool",
 };
 

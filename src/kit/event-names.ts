@@ -16,3 +16,6 @@ export function requireStorable(field: string, text: string | undefined): void {
   if (text === undefined || (text.isWellFormed() && !text.includes("\0"))) return;
   throw invalid(field, "must be well-formed Unicode without zero bytes");
 }
+
+/** The event of a run that failed for good: the server alone emits it, where an environment asks for it. */
+export const runFailedEvent = "svc.run.failed";

@@ -32,7 +32,8 @@ export type IdKind =
   | "rebuild"
   | "rep"
   | "stream"
-  | "dly";
+  | "dly"
+  | "alr";
 
 export interface Ids {
   /** `{kind}_{26 characters}`: 48 bits of time, 82 bits of chance; ids of one process sort by creation. */

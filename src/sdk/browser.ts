@@ -1,5 +1,6 @@
 /** The client alone, for pages: nothing of it needs more than a browser has. */
 
+export type * from "./client/alert-types.ts";
 export type * from "./client/causality-types.ts";
 export { type ClientOptions, createClient } from "./client/client.ts";
 export type * from "./client/client-sql.ts";

@@ -1,6 +1,7 @@
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { readSettings, settingsHelp, settingsTable, type Values } from "../kit/setting.ts";
+import { alertSettings } from "./alerts.ts";
 import { auditSettings } from "./audit.ts";
 import { busSettings } from "./bus.ts";
 import { engineSettings } from "./engine.ts";
@@ -27,6 +28,7 @@ export const settings = {
   ...rateLimitSettings,
   ...engineSettings,
   ...webhookSettings,
+  ...alertSettings,
   ...retentionSettings,
   ...servingSettings,
   ...watchSettings,
@@ -76,6 +78,9 @@ export function parseSettings(
     errors.push("NATS_TLS_CERT_FILE and NATS_TLS_KEY_FILE: set both or neither");
   }
   errors.push(...retentionConflicts(origins));
+  if ((values.smtpUrl === undefined) !== (values.smtpFrom === undefined)) {
+    errors.push("SVC_SMTP_URL and SVC_SMTP_FROM: set both or neither");
+  }
   if (values.natsMirror && values.natsUrl === undefined) {
     errors.push("SVC_NATS_MIRROR: needs NATS_URL, there is nothing to mirror to");
   }

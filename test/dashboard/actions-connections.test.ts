@@ -152,6 +152,48 @@ describe.each(engines)("what is done with connections in the dashboard on %s", (
     expect(events.map(({ data }: { data: unknown }) => data)).toEqual([{ amount: 3 }]);
   });
 
+  test("an alert rule is changed, tested, silenced and goes; what it found is resolved", async () => {
+    isAway = false;
+    const lost = {
+      name: "lost",
+      condition: "dead_letter",
+      targets: [{ type: "webhook", url: `${url}/alerts` }],
+    };
+    await server.running.domain.store.write((session) =>
+      session.run(sql`INSERT INTO webhook_dead_letters (environment_id, endpoint_id, event_id, event_name, position,
+        attempts, last_error, dead_at) VALUES (${server.env}, 'whe_none', 'evt_none', 'a', 1, 1, 'no', 1)`),
+    );
+    await rpc("AlertService", "PutAlertRule", lost);
+    await acting(server, engine, { path: "alerts", session }, async (on) => {
+      const rule = on.main.getByRole("table", { name: "Rules" }).getByRole("row", { name: /lost/ });
+      const found = on.main.getByRole("table", { name: "History" }).getByRole("row", { name: /lost/ });
+      await on.send({ opens: "Edit…", within: rule, typed: { "Again after hours": "0" }, sends: "Save" });
+      await until(
+        async () => (await rpc("AlertService", "GetAlertRule", { name: "lost" })).repeatAfterMs === undefined,
+        {
+          about: "the rule to change",
+        },
+      );
+      await on.press("Resolve", found);
+      await until(
+        async () => (await rpc("AlertService", "ListAlerts", { state: "resolved" })).alerts?.length === 1,
+        { about: "the alert to be resolved" },
+      );
+      await on.press("Test…", rule);
+      await until(async () => got.some((text) => text.includes("alert.test")), { about: "the test" });
+      await on.press("Close", on.page.getByRole("dialog"));
+      await on.send({ opens: "Silence…", within: rule, typed: { Hours: "2" }, sends: "Silence" });
+      await until(async () => (await rpc("AlertService", "GetAlertRule", { name: "lost" })).silencedUntil, {
+        about: "the silence",
+      });
+      await on.send({ opens: "Delete…", within: rule, sends: "Delete the rule" });
+      await on.told("No rules");
+    });
+    await server.running.domain.store.write((session) =>
+      session.run(sql`DELETE FROM webhook_dead_letters WHERE endpoint_id = 'whe_none'`),
+    );
+  });
+
   test("an endpoint is changed, skips what fails, sends it again, gets another secret and goes", async () => {
     isAway = true;
     const asked = { name: "ledger", url: `${url}/ledger`, pattern: "events:ledger.*" };

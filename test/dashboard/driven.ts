@@ -50,6 +50,11 @@ export const driven = {
     "outbox.discard",
     "agentTools.invoke",
     "agentTools.unregister",
+    "alerts.putRule",
+    "alerts.deleteRule",
+    "alerts.silenceRule",
+    "alerts.testRule",
+    "alerts.resolve",
   ],
   "actions-data": [
     "kv.buckets.create",

@@ -22,6 +22,10 @@ export async function furnish(server: TestServer, text = "kept for the checkout"
       },
     ],
   });
+  await rpc("AlertService", "PutAlertRule", {
+    ...{ name: "failed-runs", condition: "run_failed", functionId: text },
+    targets: [{ type: "email", to: ["ops@example.test"] }],
+  });
   await api(`/api/v1/environments/${server.env}/quotas`, {
     method: "PUT",
     body: { runs_per_minute: 10_000, concurrent_runs: 4 },

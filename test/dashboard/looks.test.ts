@@ -66,7 +66,7 @@ const drawnAnew = () =>
 const isWrite = (name: string): boolean =>
   !/^End( all others)?…$/.test(name) &&
   (/…$/.test(name) ||
-    /^(Activate|Append|Archive|Cancel|Close the breaker|Continue|Deliver|Emit|End|Invoke|Pause|Publish|Put|Rebuild|Resume|Roll|Save|Send|Take away|Try again)\b/.test(
+    /^(Activate|Append|Archive|Cancel|Close the breaker|Continue|Deliver|Emit|End|Invoke|Pause|Publish|Put|Rebuild|Resolve|Resume|Roll|Save|Send|Take away|Try again)\b/.test(
       name,
     ));
 
@@ -183,6 +183,7 @@ describe("every page of the dashboard", () => {
       { name: "tools", path: "tools" },
       { name: "tool", path: "tools/planner.plan" },
       { name: "dead-letters", path: "dead-letters" },
+      { name: "alerts", path: "alerts" },
       { name: "quotas", path: "quotas" },
       { name: "usage", path: "usage?by=function" },
       { name: "cluster", path: "cluster" },

@@ -27,6 +27,29 @@ export const operationScenes: readonly Scene[] = [
       !says(await server.api("/api/v1/outbox/dead-letter", { environment: server.env }), word),
   },
   {
+    path: "alerts",
+    async make({ server, word, page }) {
+      const targets = [{ type: "webhook", url: "https://ops.example.test/" }];
+      good(
+        await server.rpc("AlertService", "PutAlertRule", { name: word, condition: "dead_letter", targets }),
+      );
+      return page.getByRole("rowheader").filter({ hasText: word }).first();
+    },
+    async act({ hands, page, button, field, word }) {
+      await hands.press(button("New rule…"));
+      await hands.fill(field("Name"), `${word}-typed`);
+      await hands.fill(field("Tells"), "email ops@example.test");
+      await hands.press(button("Save"));
+      await page
+        .getByRole("rowheader")
+        .filter({ hasText: `${word}-typed` })
+        .first()
+        .waitFor();
+    },
+    found: async ({ server, word }) =>
+      says(await server.rpc("AlertService", "ListAlertRules", {}), `${word}-typed`),
+  },
+  {
     path: "quotas",
     async make({ server, page }) {
       const path = `/api/v1/environments/${server.env}/quotas`;

@@ -70,6 +70,11 @@ describe.each(engines)("frames of changed lists on %s", (engine) => {
           },
         ],
       }),
+    alerts: () =>
+      server.rpc("AlertService", "PutAlertRule", {
+        ...{ name: "lost", condition: "dead_letter" },
+        targets: [{ type: "slack", url: "http://127.0.0.1:9/alerts" }],
+      }),
     repairs: () =>
       server.api("/api/v1/repairs", {
         body: { action: "cancel", reason: "nothing to do", filter: { statuses: ["failed"] } },

@@ -18,6 +18,7 @@ const shared: Record<string, string> = {
   "groups.look": "shares-upkeep",
   "groups.forget": "shares-upkeep",
   "events.delayed": "shares-upkeep",
+  "runs.failures": "shares-upkeep",
   "events.expire": "shares-upkeep",
   "runs.expire": "shares-upkeep",
   "topics.expire": "shares-upkeep",
@@ -52,6 +53,10 @@ const notShared: Record<string, string> = {
   "query.sweep": toItsEnd,
   "platform.forget": toItsEnd,
   "webhooks.forget": toItsEnd,
+  "alerts.forget": toItsEnd,
+  "alerts.look":
+    "a rule once a minute, who waited longest first, some queries each; one that fails is put off",
+  "alerts.deliver": "begins a few messages of each environment, and waits for none",
   "repairs.forget": toItsEnd,
   "sessions.attempts": toItsEnd,
   "breakers.look": "one query for all that are in trouble",

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import type { Bus } from "../../src/bus/bus.ts";
 import { openPurge } from "../../src/domain/access/tenancy/purge.ts";
 import { openDelayedEvents } from "../../src/domain/engine/emit/delayed-events.ts";
+import { openTellFailures } from "../../src/domain/engine/failures/service.ts";
 import type { FunctionDefinition } from "../../src/domain/engine/functions/definition.ts";
 import { raiseDefinitions } from "../../src/domain/engine/functions/held-function.ts";
 import { pushFunctionsMax } from "../../src/domain/engine/push/rows.ts";
@@ -83,6 +84,19 @@ describe.each(engines)("upkeep is shared by environment on %s", (engine) => {
     await delays.emitOnce();
     await shared.expectShared();
     expect(await shared.count("delayed_events")).toBe(0);
+  });
+
+  test("runs.failures", async () => {
+    await shared.pile("failed_runs", 1_000, "due_at", { run_id: `'run_${greedy}_' || n` });
+    shared.watch(shared.gone(`failed_runs WHERE environment_id = '${modest}'`));
+    const failures = openTellFailures({
+      ...{ store: shared.spied, clock, log: silentLog, knowsTime: () => true, bury: async () => nothing },
+      ...{ events: { emit: async () => [] }, secretValues: async () => ({}) },
+      definitionOf: async () => ({}) as FunctionDefinition,
+    });
+    await failures.tellOnce();
+    await shared.expectShared();
+    expect(await shared.count("failed_runs")).toBe(0);
   });
 
   const groups = () =>

@@ -205,6 +205,14 @@ export const cliCases: readonly CliCase[] = [
     webhook endpoint delete {endpoint} --yes
     webhook endpoint redeliver {refusedAt} {resent}
     webhook endpoint discard {refusedAt} {dropped} --yes
+    alert rule put rule-{p} --condition dead_letter --targets [{"type":"slack","url":"https://slack.example.test/{p}"}]
+    alert rule list
+    alert rule get rule-{p}
+    alert rule silence rule-{p}
+    alert rule test rule-{p}
+    alert list
+    alert resolve {alert}
+    alert rule delete rule-{p} --yes
     tool list
     tool invoke desk-{p}.echo --input {"n":1}
     project create project-{p} => project

@@ -124,7 +124,7 @@ async function called(server: TestServer, rpc: Rpc, p: string) {
     port: 0,
     hostname: "127.0.0.1",
     fetch: (request) =>
-      new URL(request.url).pathname === "/hooks"
+      /^.(hooks|alerts)$/.test(new URL(request.url).pathname)
         ? new Response(null, { status: refuses ? 422 : 204 })
         : serveTool(request),
   });
@@ -142,6 +142,11 @@ async function called(server: TestServer, rpc: Rpc, p: string) {
     eventIds.push(eventId);
   }
   refuses = false;
-  const names = { refusedAt: id, resent: eventIds[0]!, dropped: eventIds[1]! };
+  const targets = [{ type: "webhook", url: `${url}/alerts` }];
+  const rule = { name: `lost-${p}`, condition: "dead_letter", targets };
+  await rpc("AlertService/PutAlertRule", rule);
+  const firstAlert = async () => (await rpc("AlertService/ListAlerts", { rule: rule.name })).alerts?.[0];
+  const { id: alert } = await until(firstAlert, { about: "an alert", deadlineMs: 20_000 });
+  const names = { refusedAt: id, resent: eventIds[0]!, dropped: eventIds[1]!, alert };
   return { names, stop: () => receiver.stop(true) };
 }

@@ -81,6 +81,10 @@ export const dependencies: Record<string, Dependency> = {
     for: "the search of the pages at `/docs`",
     why: "ranks, spells and begins words in 7 KiB without dependencies; a list of synonyms is ours",
   },
+  nodemailer: {
+    for: "alerts that go by mail",
+    why: "SMTP with TLS and authentication without dependencies; loaded by the first mail",
+  },
   pino: { for: "logs", why: "fast, plain JSON" },
   postgres: {
     for: "PostgreSQL",

@@ -60,6 +60,12 @@ export const drives: Readonly<Record<string, readonly Drive[]>> = {
       prints: /^right$/,
     },
   ],
+  alerts: [
+    {
+      adds: run("onFailed", '{ runId: "run_1" }'),
+      prints: /completed/,
+    },
+  ],
   signals: [
     {
       adds: `

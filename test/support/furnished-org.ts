@@ -108,6 +108,10 @@ export async function furnishOrg(server: TestServer, org: string) {
         last_seen_at, sample_run_id)
       VALUES (${environmentId}, ${`err_${org}`}, 'same', ${marker}, ${marker}, ${marker}, 1, 1, 1, ${job.run_id})`),
   );
+  await store.write((session) =>
+    session.run(sql`INSERT INTO alerts (environment_id, id, rule, condition, subject, detail, count, opened_at, seen_at)
+      VALUES (${environmentId}, ${`alr_${org}`}, ${marker}, 'dead_letter', '', ${marker}, 1, 1, 1)`),
+  );
   const schedule = () => store.one(sql`SELECT 1 FROM schedules WHERE environment_id = ${environmentId}`);
   await until(schedule, { about: "the leader to take up a cron trigger" });
   await server.running.tick("audit.flush");

@@ -82,6 +82,16 @@ export const made: Record<string, Making> = {
       body: { name, url: `https://${marker}.example.test/`, pattern: `${marker}.never.*` },
     }),
   },
+  alert_rules: {
+    named: "name",
+    ask: ({ name, marker }) => ({
+      path: "/svc.v1.AlertService/PutAlertRule",
+      body: {
+        ...{ name, condition: "dead_letter" },
+        targets: [{ type: "webhook", url: `https://${marker}.example.test/` }],
+      },
+    }),
+  },
   agents: {
     named: "name",
     ask: ({ name, marker }) => ({

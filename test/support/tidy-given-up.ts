@@ -51,6 +51,14 @@ const deleted: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "integrations/deliveries/rows": "nowhere: its endpoint was deleted",
   },
   webhook_deliveries: { "integrations/webhooks/rows": old },
+  failed_runs: {
+    "engine/failures/rows":
+      "the event, or the dead letters of the outbox; nowhere for a run that such an event began",
+  },
+  alert_deliveries: {
+    "integrations/alerts/alert-rows": "nowhere: its alert ended 30 days ago",
+    "integrations/alerts/rule-rows": "nowhere: its rule was deleted",
+  },
   debounces: {
     "engine/debounce/fire": `its run; ${away}`,
     "engine/debounce/rows": `the caller's own; ${away}`,

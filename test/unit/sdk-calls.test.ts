@@ -341,6 +341,23 @@ const cases: Record<string, Case> = {
     answer: { deadLetters: [{ eventId: "evt_1", sequence: "3" }] },
     read: [{ eventId: "evt_1", sequence: 3, redelivering: false }],
   },
+  "alerts.rules.put": {
+    call: () =>
+      client.alerts.rules.put({
+        ...{ name: "mail", condition: "run_failed", targets: [{ type: "email", to: ["a@b.test"] }] },
+      }),
+    path: "/svc.v1.AlertService/PutAlertRule",
+    sent: { name: "mail", condition: "run_failed", targets: [{ type: "email", to: ["a@b.test"] }] },
+    answer: { name: "mail", condition: "run_failed", targets: [{ type: "email", to: ["a@b.test"] }] },
+    read: { name: "mail", targets: [{ type: "email", to: ["a@b.test"] }], repeatAfterMs: 0 },
+  },
+  "alerts.list": {
+    call: () => client.alerts.list({ state: "open" }),
+    path: "/svc.v1.AlertService/ListAlerts",
+    sent: { state: "open" },
+    answer: { alerts: [{ id: "alr_1", count: 7, deliveries: [{ state: "given_up", lastError: "no" }] }] },
+    read: { alerts: [{ id: "alr_1", count: 7, deliveries: [{ state: "given_up", lastError: "no" }] }] },
+  },
   "secrets.delete": {
     call: () => client.secrets.delete("TOKEN"),
     method: "DELETE",

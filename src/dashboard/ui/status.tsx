@@ -58,6 +58,7 @@ const looks: Record<string, StatusLook> = {
   accepted: { word: "Accepted", tone: "good", icon: "check" },
   rejected: { word: "Rejected", tone: "bad", icon: "cross" },
   undone: { word: "Not begun", tone: "off", icon: "dash" },
+  resolved: { word: "Resolved", tone: "good", icon: "check" },
 };
 
 const pauses: Record<string, StatusLook> = {

@@ -23,6 +23,7 @@ import type {
   Run,
   Step,
 } from "../wire/types.ts";
+import type { AlertCalls } from "./alert-types.ts";
 import type { CausalityCalls } from "./causality-types.ts";
 import type { SqlCalls } from "./client-sql.ts";
 import type { StreamCalls } from "./entity-types.ts";
@@ -239,6 +240,7 @@ export interface Client<Events extends EventMap = EventMap>
   readonly transport: Transport;
   /** `createProjection` with this client's event types. */
   readonly createProjection: CreateProjection<Events>;
+  readonly alerts: AlertCalls;
   readonly causality: CausalityCalls;
   readonly errors: ErrorCalls;
   readonly repairs: RepairCalls;

@@ -11,6 +11,7 @@ import {
   type Transport,
 } from "../wire/transport.ts";
 import type { EventMap } from "../wire/types.ts";
+import { alertCalls } from "./client-alerts.ts";
 import { causalityCalls } from "./client-causality.ts";
 import { configCalls } from "./client-config.ts";
 import { errorCalls } from "./client-errors.ts";
@@ -68,6 +69,7 @@ function clientOf<Events extends EventMap>(
     groups: groupCalls(transport),
     kv: kvCalls(transport),
     projections: projectionCalls(transport, subscriptions.subscribe as never),
+    alerts: alertCalls(transport),
     causality: causalityCalls(transport),
     errors: errorCalls(transport),
     repairs: repairCalls(transport),

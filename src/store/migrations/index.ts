@@ -12,6 +12,7 @@ import { redactions } from "./0075_redactions.ts";
 import { issuers } from "./0076_issuers.ts";
 import { runSignals } from "./0077_run_signals.ts";
 import { runOutputs } from "./0078_run_outputs.ts";
+import { alerts } from "./0079_alerts.ts";
 import { pinnedRuns } from "./0080_pinned_runs.ts";
 import { usageDays } from "./0081_usage_days.ts";
 
@@ -30,6 +31,7 @@ export const migrations: readonly Migration[] = [
   issuers,
   runSignals,
   runOutputs,
+  alerts,
   pinnedRuns,
   usageDays,
 ];

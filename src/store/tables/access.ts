@@ -38,9 +38,10 @@ export const tablesOfAccess: Tables = {
     // `retention_days`: days that events and runs are kept; null takes the installation's settings, 0 keeps
     // them without an end. `compat_key_id`: the key that EnvironmentService makes and rotates; one that was
     // deleted is made again. `schema_mode`: `off`, `warn` or `enforce`; NULL is `enforce`.
+    // `tells_failures`: 1 where each run that fails for good leads to the event `svc.run.failed`.
     columns: `id TEXT PRIMARY KEY, org_id TEXT NOT NULL, project_id TEXT, name TEXT NOT NULL,
       color TEXT NOT NULL, created_at BIGINT NOT NULL, updated_at BIGINT NOT NULL, retention_days BIGINT,
-      compat_key_id TEXT, schema_mode TEXT`,
+      compat_key_id TEXT, schema_mode TEXT, tells_failures BIGINT`,
     indexes: ["UNIQUE environments_by_name (org_id, name)", "environments_by_project (project_id)"],
     texts: { id: ours, name: 63 },
     exported: {
@@ -48,7 +49,7 @@ export const tablesOfAccess: Tables = {
       of: "org",
       key: "id",
       ids: "id project_id",
-      leaves: "id project_id name color schema_mode created_at updated_at retention_days",
+      leaves: "id project_id name color schema_mode created_at updated_at retention_days tells_failures",
       stays: "compat_key_id",
     },
   },

@@ -1,6 +1,6 @@
 import { idempotencyKeyBytesMax } from "../../kit/limits.ts";
 import { stepIdBytesMax } from "../../kit/step-id.ts";
-import { changing, kept, type Tables } from "./table.ts";
+import { changing, kept, restless, type Tables } from "./table.ts";
 
 /** What runs tell, and what they are told. */
 export const tablesOfTold: Tables = {
@@ -74,5 +74,28 @@ export const tablesOfTold: Tables = {
       leaves: "run_id sequence name idempotency_key sent_by sent_at taken_at taken_by",
       json: "data",
     },
+  },
+  failed_runs: {
+    holds: "runs that failed for good, whose event is still to be emitted",
+    endsWith: "the event is emitted, loop `runs.failures`",
+    // Written with the end of the run, where the environment asks for it. `due_at`: when a node may take it.
+    columns: `run_id TEXT NOT NULL, failed_at BIGINT NOT NULL, environment_id TEXT NOT NULL,
+      due_at BIGINT NOT NULL, PRIMARY KEY (run_id, failed_at)`,
+    indexes: [
+      "failed_runs_due (due_at, run_id)",
+      "failed_runs_due_by_environment (environment_id, (due_at + 0), run_id) WHERE due_at >= 0",
+    ],
+    room: changing,
+    purge: { at: 215, ofRun: "run_id" },
+    exported: "events that are still to come",
+  },
+  failure_counts: {
+    holds: "how many runs of each function failed, while an alert rule asks for it",
+    endsWith: "the environment's last rule about failed runs is deleted",
+    columns: `environment_id TEXT NOT NULL, function_id TEXT NOT NULL, count BIGINT NOT NULL,
+      last_at BIGINT NOT NULL, PRIMARY KEY (environment_id, function_id)`,
+    room: restless,
+    purge: { at: 248, under: "runs" },
+    exported: "counted for alerts of this installation",
   },
 };

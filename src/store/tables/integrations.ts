@@ -1,6 +1,7 @@
-import { ours, restless, type Tables } from "./table.ts";
+import { functionIdBytesMax } from "../../kit/limits.ts";
+import { changing, ours, restless, type Tables } from "./table.ts";
 
-/** Webhooks of both directions, and tools of agents. */
+/** Webhooks of both directions, tools of agents, and alerts. */
 export const tablesOfIntegrations: Tables = {
   webhook_sources: {
     holds: "sources of inbound webhooks with their sealed secrets",
@@ -111,5 +112,53 @@ export const tablesOfIntegrations: Tables = {
     purge: { at: 136, under: "agents" },
     texts: { qualified_name: 201, agent_name: 100 },
     exported: "agents register them when they start",
+  },
+  alert_rules: {
+    holds: "rules that say when somebody is told, and whom",
+    endsWith: "their owner deletes them; at most 100 an environment",
+    // `bounds`: JSON of the numbers of its condition. `targets`: JSON of them as they are shown, `sealed`:
+    // as they are. `seen`: JSON of what was counted at the last look. `look_at`: when it is looked at next.
+    columns: `environment_id TEXT NOT NULL, name TEXT NOT NULL, condition TEXT NOT NULL, function_id TEXT,
+      bounds TEXT NOT NULL, targets TEXT NOT NULL, sealed TEXT NOT NULL, repeat_after_ms BIGINT NOT NULL,
+      resolve_after_ms BIGINT NOT NULL, silenced_until BIGINT, seen TEXT, look_at BIGINT NOT NULL,
+      created_at BIGINT NOT NULL, updated_at BIGINT NOT NULL, PRIMARY KEY (environment_id, name)`,
+    indexes: ["alert_rules_by_look (look_at)"],
+    room: changing,
+    purge: { at: 139 },
+    texts: { name: 100 },
+    exported: "their targets are secrets",
+  },
+  alerts: {
+    holds: "what rules found, and what became of it",
+    endsWith: "30 days after their end, loop `alerts.forget`, or their rule is deleted",
+    // `subject`: the thing it is about, empty for the environment. `seen_at`: when it was found last.
+    // `ended_at`: what it tells is over; one that a person resolved lasts until then.
+    columns: `environment_id TEXT NOT NULL, id TEXT NOT NULL, rule TEXT NOT NULL, condition TEXT NOT NULL,
+      subject TEXT NOT NULL, detail TEXT NOT NULL, count BIGINT NOT NULL, opened_at BIGINT NOT NULL,
+      seen_at BIGINT NOT NULL, told_at BIGINT, resolved_at BIGINT, resolved_by TEXT, ended_at BIGINT,
+      PRIMARY KEY (environment_id, id)`,
+    indexes: [
+      "UNIQUE alerts_open (environment_id, rule, subject) WHERE ended_at IS NULL",
+      "alerts_ended (ended_at) WHERE ended_at IS NOT NULL",
+    ],
+    room: changing,
+    purge: { at: 138, under: "alert_rules" },
+    texts: { id: ours, rule: 100, subject: functionIdBytesMax },
+    exported: "what this installation found",
+  },
+  alert_deliveries: {
+    holds: "what each target of an alert was told last, or is still to be told",
+    endsWith: "their alert is deleted",
+    // One an alert and target: what is newer takes the place of what was not taken yet. `target`: the hash
+    // of where it goes; `number` counts what it was told. `state`: `waiting`, `sent` or `given_up`.
+    columns: `environment_id TEXT NOT NULL, alert_id TEXT NOT NULL, target TEXT NOT NULL,
+      shown TEXT NOT NULL, kind TEXT NOT NULL, number BIGINT NOT NULL, state TEXT NOT NULL,
+      attempts BIGINT NOT NULL, due_at BIGINT NOT NULL, last_error TEXT, sent_at BIGINT,
+      PRIMARY KEY (environment_id, alert_id, target)`,
+    indexes: ["alert_deliveries_due (due_at) WHERE state = 'waiting'"],
+    room: changing,
+    purge: { at: 137, under: "alerts" },
+    texts: { alert_id: ours, target: ours },
+    exported: "what this installation told",
   },
 };

@@ -173,6 +173,7 @@ async function record(client: Client, runId: string): Promise<void> {
   await must(client.POST("/api/v1/replays/preview", { body: replayed }));
   await must(client.POST("/api/v1/replays", { body: { ...replayed, reason: "a tour" } }));
   await must(client.GET("/api/v1/errors", { params: { query: { limit: 5 } } }));
+  await alerted(client);
   const marked = { id: "marked", attributes: [{ name: "toured" }] };
   await must(client.POST("/svc.v1.SvcService/RegisterFunction", { body: marked }));
   await must(client.POST("/svc.v1.SvcService/RegisterFunction", { body: { id: "marked" } }));
@@ -352,6 +353,19 @@ async function people(given: Tour, client: Client): Promise<void> {
   await must(client.PATCH("/api/v1/sign-in", { body: { passwords: true } }));
   await must(client.GET("/api/v1/sign-in"));
   await must(client.DELETE("/api/v1/issuers/{id}", byIssuer));
+}
+
+async function alerted(client: Client): Promise<void> {
+  const byRule = { params: { path: { name: "toured" } } };
+  const targets = [{ type: "slack", url: "http://127.0.0.1:9/toured" }];
+  await must(
+    client.PUT("/api/v1/alert-rules/{name}", { ...byRule, body: { condition: "dead_letter", targets } }),
+  );
+  await must(client.GET("/api/v1/alert-rules/{name}", byRule));
+  await must(client.POST("/api/v1/alert-rules/{name}/test", byRule));
+  await must(client.POST("/api/v1/alert-rules/{name}/silence", { ...byRule, body: {} }));
+  for (const list of ["/api/v1/alert-rules", "/api/v1/alerts"] as const) await must(client.GET(list));
+  await must(client.DELETE("/api/v1/alert-rules/{name}", byRule));
 }
 
 async function platform(given: Tour, client: Client): Promise<void> {

@@ -24,6 +24,7 @@ export async function createDefaults({ store, clock }: { store: Store; clock: Cl
       projectId: rules.defaultProjectId,
       name: rules.defaultEnvironmentName,
       color: rules.environmentColorDefault,
+      tellsFailures: false,
       createdAt: at,
       updatedAt: at,
     });

@@ -31,6 +31,9 @@ export interface NewEnvironmentInput {
   color?: string;
 }
 
+/** What is left out stays. */
+export type EnvironmentChange = Partial<Pick<rows.Environment, "name" | "color" | "tellsFailures">>;
+
 /** Environments of an org. Another org's environment looks like none. */
 export type Environments = ReturnType<typeof openEnvironments>;
 
@@ -102,13 +105,13 @@ export function openEnvironments<Row extends { id: string }>(deps: EnvironmentsD
       }
     },
 
-    async update(caller: Caller, id: string, { name, color }: { name?: string; color?: string }) {
+    async update(caller: Caller, id: string, change: EnvironmentChange) {
+      const { name, color } = change;
       if (name !== undefined) rules.requireEnvironmentName(name);
       if (color !== undefined) rules.requireColor(color);
       const { before, after } = await store
         .write(async (session) => {
           const before = await hold(session, caller, id);
-          const change = { ...(name !== undefined && { name }), ...(color !== undefined && { color }) };
           const after = { ...before, ...change, updatedAt: clock.now() };
           await rows.updateEnvironment(session, after);
           return { before, after };
@@ -170,7 +173,8 @@ export async function addEnvironment(
       await rows.insertProject(session, { id: projectId, orgId, name: rules.defaultProjectName, at });
     }
   } else if (!(await shareProject(session, projectId, orgId))) throw invalid("project_id", "unknown project");
-  const environment = { id: ids.next("env"), orgId, projectId, name, color, createdAt: at, updatedAt: at };
+  const named = { id: ids.next("env"), orgId, projectId, name, color, tellsFailures: false };
+  const environment = { ...named, createdAt: at, updatedAt: at };
   await rows.insertEnvironment(session, environment);
   return environment;
 }

@@ -14,6 +14,9 @@ export const EnvironmentShape = Type.Object({
   id: described(text, "Id of the environment (`env_…`)."),
   name: described(text, "Name of the environment."),
   color: described(text, "Color of the environment in the dashboard."),
+  run_failed_events: Type.Optional(
+    Type.Boolean({ description: "Each run that fails for good emits `svc.run.failed`; absent for false." }),
+  ),
   project_id: Type.Optional(text),
   created_at: instant,
   updated_at: instant,
@@ -23,6 +26,7 @@ const environmentJson = (environment: ListedEnvironment) => ({
   id: environment.id,
   name: environment.name,
   color: environment.color,
+  ...(environment.tellsFailures && { run_failed_events: true }),
   ...(environment.projectId !== null && { project_id: environment.projectId }),
   created_at: rfc3339(environment.createdAt),
   updated_at: rfc3339(environment.updatedAt),
@@ -103,21 +107,25 @@ export const environmentsOperations = (environments: Environments): Operation[] 
     name: "environments.update",
     action: "secrets:manage",
     scope: "none",
-    summary: "Renames an environment, or gives it another color.",
+    summary: "Renames an environment, gives it another color, or has failed runs emit an event.",
     input: Type.Object({
       ...byId,
       name: Type.Optional(
         described(text, "Name of a-z, 0-9 and -, unique in the org: at most 63 characters."),
       ),
       color: Type.Optional(described(text, "Color in the dashboard, such as `#2f6fed`.")),
+      run_failed_events: Type.Optional(
+        Type.Boolean({ description: "Whether each run that fails for good emits `svc.run.failed`." }),
+      ),
     }),
     ...ofItself,
     output: EnvironmentShape,
     rest: { route: "PUT /api/v1/environments/{id}", encode },
-    handle: ({ id, name, color }, { caller }) =>
+    handle: ({ id, name, color, run_failed_events: tellsFailures }, { caller }) =>
       environments.update(caller, id, {
         ...(name !== undefined && { name }),
         ...(color !== undefined && { color }),
+        ...(tellsFailures !== undefined && { tellsFailures }),
       }),
   }),
   unary({

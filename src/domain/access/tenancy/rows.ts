@@ -8,6 +8,8 @@ export interface Environment {
   projectId: string | null;
   name: string;
   color: string;
+  /** Each run that fails for good leads to the event `svc.run.failed`. */
+  tellsFailures: boolean;
   createdAt: Instant;
   updatedAt: Instant;
 }
@@ -18,11 +20,12 @@ interface EnvironmentRow {
   project_id: string | null;
   name: string;
   color: string;
+  tells_failures: number | null;
   created_at: number;
   updated_at: number;
 }
 
-const fields = sql.raw("id, org_id, project_id, name, color, created_at, updated_at");
+const fields = sql.raw("id, org_id, project_id, name, color, tells_failures, created_at, updated_at");
 
 const toEnvironment = (row: EnvironmentRow | undefined): Environment | undefined =>
   row && {
@@ -31,6 +34,7 @@ const toEnvironment = (row: EnvironmentRow | undefined): Environment | undefined
     projectId: row.project_id,
     name: row.name,
     color: row.color,
+    tellsFailures: row.tells_failures !== null,
     createdAt: row.created_at,
     updatedAt: row.updated_at,
   };
@@ -74,7 +78,7 @@ export async function environmentsOf(
 ): Promise<ListedEnvironment[]> {
   const project = projectId === undefined ? sql.empty : sql`AND e.project_id = ${projectId}`;
   const rows = await store.all<EnvironmentRow & { key_prefix: string | null }>(sql`SELECT e.id, e.org_id,
-      e.project_id, e.name, e.color, e.created_at, e.updated_at, k.key_prefix
+      e.project_id, e.name, e.color, e.tells_failures, e.created_at, e.updated_at, k.key_prefix
     FROM environments e LEFT JOIN api_keys k ON k.id = e.compat_key_id
     WHERE e.org_id = ${orgId} ${project} ORDER BY e.created_at, e.id`);
   return rows.map((row) => ({ ...toEnvironment(row)!, keyPrefix: row.key_prefix ?? undefined }));
@@ -88,9 +92,10 @@ export const countEnvironments = async (store: StoreReader, orgId: string): Prom
 /** The session must hold the environment. */
 export const updateEnvironment = (
   session: Session,
-  { id, name, color, updatedAt }: Environment,
+  { id, name, color, tellsFailures, updatedAt }: Environment,
 ): Promise<number> =>
-  session.run(sql`UPDATE environments SET name = ${name}, color = ${color}, updated_at = ${updatedAt}
+  session.run(sql`UPDATE environments SET name = ${name}, color = ${color},
+      tells_failures = ${tellsFailures ? 1 : null}, updated_at = ${updatedAt}
     WHERE id = ${id}`);
 
 /** Locks the environment against deletion until the transaction ends; false when there is none. */
@@ -142,10 +147,11 @@ export async function insertProject(
 
 /** With the head of its log, so that an environment that can be found can also be written to. */
 export async function insertEnvironment(session: Session, environment: Environment): Promise<void> {
-  const { id, orgId, projectId, name, color, createdAt, updatedAt } = environment;
+  const { id, orgId, projectId, name, color, tellsFailures, createdAt, updatedAt } = environment;
   await session.run(
     sql`INSERT INTO environments (${fields})
-        VALUES (${id}, ${orgId}, ${projectId}, ${name}, ${color}, ${createdAt}, ${updatedAt})
+        VALUES (${id}, ${orgId}, ${projectId}, ${name}, ${color}, ${tellsFailures ? 1 : null},
+          ${createdAt}, ${updatedAt})
         ON CONFLICT (id) DO NOTHING`,
   );
   await session.run(

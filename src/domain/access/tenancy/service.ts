@@ -128,6 +128,7 @@ export function tenancy({ store, clock, ids, log, strictEnvironment }: TenancyOp
         projectId: projectId ?? (orgId === rules.defaultOrgId ? rules.defaultProjectId : null),
         name,
         color: color ?? rules.environmentColorDefault,
+        tellsFailures: false,
         createdAt: at,
         updatedAt: at,
       };

@@ -1,3 +1,4 @@
+import { runFailedEvent } from "../../../kit/event-names.ts";
 import { Fault } from "../../../kit/fault.ts";
 import { roundRobin, workOn } from "../../../kit/round-robin.ts";
 import type { Starter } from "../../../kit/starter.ts";
@@ -5,7 +6,7 @@ import { whenDue } from "../../../kit/when-due.ts";
 import type { Basics, Session } from "../../../store/store.ts";
 import * as rows from "./delayed-rows.ts";
 import { delayedAgainMs, delayedSliceMax } from "./limits.ts";
-import type { EventDraft } from "./rules.ts";
+import { type EventDraft, serverSource } from "./rules.ts";
 import type { Events } from "./service.ts";
 
 /** A delayed event that was refused when its time had come. */
@@ -42,7 +43,8 @@ export function openDueEmits(deps: DueDeps) {
   const refused = outcomes("refused");
 
   const originOf = (row: rows.DelayedRow) => ({
-    ...{ environmentId: row.environment_id, source: "api", runId: row.run_id ?? undefined },
+    ...{ environmentId: row.environment_id, runId: row.run_id ?? undefined },
+    source: row.name === runFailedEvent ? serverSource : "api",
   });
 
   /** True when it is emitted, false when it is to be tried again, a fault when it is refused for good. */

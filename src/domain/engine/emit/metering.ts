@@ -1,4 +1,5 @@
 import type { Clock, Instant } from "../../../kit/clock.ts";
+import { runFailedEvent } from "../../../kit/event-names.ts";
 import type { Fault } from "../../../kit/fault.ts";
 import { type Ctes, column, sql } from "../../../kit/sql.ts";
 import type { Watch } from "../../../kit/watch.ts";
@@ -11,14 +12,18 @@ import type { Quotas } from "../quotas/service.ts";
 
 interface MeteredEvent {
   environmentId: string;
+  name: string;
   data: string;
   metadata: string | null;
   isAccepted?: true | undefined;
   runs: readonly unknown[];
 }
 
-const bytesOf = ({ data, metadata }: MeteredEvent): number =>
-  Buffer.byteLength(data) + (metadata === null ? 0 : Buffer.byteLength(metadata));
+/** Of what nobody sent in, none. */
+const bytesOf = ({ name, data, metadata }: MeteredEvent): number =>
+  name === runFailedEvent
+    ? 0
+    : Buffer.byteLength(data) + (metadata === null ? 0 : Buffer.byteLength(metadata));
 
 const demandOf = (events: readonly MeteredEvent[], runs: number): Demand => {
   const sum = (some: readonly MeteredEvent[]) => some.reduce((all, event) => all + bytesOf(event), 0);

@@ -1,5 +1,5 @@
 import type { Instant } from "../../../kit/clock.ts";
-import { requireEventName } from "../../../kit/event-names.ts";
+import { requireEventName, runFailedEvent } from "../../../kit/event-names.ts";
 import { type Fault, invalid } from "../../../kit/fault.ts";
 import { keyOf } from "../../../kit/idempotency-key.ts";
 import type { Call } from "../../../kit/operation.ts";
@@ -65,6 +65,17 @@ export interface EventDraft {
   at?: string;
   /** Thrown where the event would start the function of its own name: its sender may not start that one. */
   startRefused?: Fault;
+}
+
+/** Where events come from that the server emits by itself: no door lets a caller say it. */
+export const serverSource = "svc";
+
+/** Throws for the name that the server alone emits: every door leads through here. */
+export function requireEmittable(drafts: readonly EventDraft[], { source }: { source: string }): void {
+  if (source === serverSource) return;
+  for (const { name, at = "" } of drafts)
+    if (name === runFailedEvent)
+      throw invalid(`${at}event`, `the server alone emits ${runFailedEvent}: choose another name`);
 }
 
 /**

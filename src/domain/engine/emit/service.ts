@@ -7,7 +7,7 @@ import type { InvokeTarget } from "./new-runs.ts";
 import type { EmitOrigin, EmitUnit } from "./prepare.ts";
 import { openProvenance } from "./provenance.ts";
 import { purgeKeys } from "./rows.ts";
-import type { EventDraft } from "./rules.ts";
+import { type EventDraft, requireEmittable } from "./rules.ts";
 import { type Judged, openTriggering, unjudged } from "./trigger-evaluation.ts";
 
 /** A start of one function, checked, with payloads as the JSON text that is stored. */
@@ -69,6 +69,7 @@ export function openEvents(deps: EventsDeps) {
     drafts: readonly EventDraft[],
     { target, undelayed = false }: { target?: InvokeTarget; undelayed?: boolean } = {},
   ): Promise<Emitted[]> => {
+    requireEmittable(drafts, origin);
     const judged = drafts.map(judgedLater);
     const unit: EmitUnit = { origin, drafts, target, undelayed, judged, judgedBy: undefined };
     return triggering.through(unit, queue.submit);
@@ -87,6 +88,7 @@ export function openEvents(deps: EventsDeps) {
 
     /** Throws what the schema of its name has against the event, and writes nothing. */
     async check(draft: EventDraft, origin: EmitOrigin) {
+      requireEmittable([draft], origin);
       // No flush checks afterwards whether the definitions in memory are old.
       await definitions.current(origin.environmentId);
       const own = { origin, drafts: [draft], target: undefined, undelayed: false };

@@ -1,4 +1,5 @@
 import { type CelProgram, compileCel } from "../../../kit/cel/cel.ts";
+import { runFailedEvent } from "../../../kit/event-names.ts";
 import { missing } from "../../../kit/fault.ts";
 import { sizedCache } from "../../../kit/sized-cache.ts";
 import type { SeenEvent } from "../../../kit/stored-event.ts";
@@ -113,7 +114,10 @@ function compile(
     functions: new Map(records.map((record) => [record.definition.id, record])),
     triggersOf(eventName) {
       const exact = triggers.get(eventName) ?? none;
-      return patterns.isEmpty() ? exact : [...exact, ...patterns.of(eventName)];
+      // A pattern that takes everything must not take its own failures, too.
+      return patterns.isEmpty() || eventName === runFailedEvent
+        ? exact
+        : [...exact, ...patterns.of(eventName)];
     },
   };
 }

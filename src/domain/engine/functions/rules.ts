@@ -2,7 +2,7 @@ import { hash } from "node:crypto";
 import { CelError, compileCel } from "../../../kit/cel/cel.ts";
 import { cronExpressionBytesMax } from "../../../kit/cron/cron.ts";
 import { valueAt } from "../../../kit/data-path.ts";
-import { requireEventName } from "../../../kit/event-names.ts";
+import { requireEventName, runFailedEvent } from "../../../kit/event-names.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
 import { functionDefinitionBytesMax, functionIdBytesMax, sleepMsMax } from "../../../kit/limits.ts";
 import { requireCallableUrl } from "../../../kit/outward-call.ts";
@@ -175,6 +175,8 @@ function requireFunctionId(id: string): string {
   if (!id.isWellFormed()) throw invalid("id", "must be well-formed Unicode");
   if (/[\s*>\p{Cc}]/u.test(id))
     throw invalid("id", "must not contain whitespace, control characters, * or >");
+  // A start of it would log an event of that name.
+  if (id === runFailedEvent) throw invalid("id", `must not be ${runFailedEvent}, which the server emits`);
   return id;
 }
 
@@ -322,10 +324,8 @@ export function canonical(value: unknown): string {
 }
 
 /** Tells it from other definitions. Whether its runs are pinned makes no other of it. */
-export const definitionHash = (definition: FunctionDefinition): string => {
-  const { pin: _pin, pinGraceMs: _graceMs, pinGone: _gone, ...hashed } = definition;
-  return digest([canonical(hashed)], 16);
-};
+export const definitionHash = ({ pin: _, pinGraceMs: _1, pinGone: _2, ...hashed }: FunctionDefinition) =>
+  digest([canonical(hashed)], 16);
 
 export const sameDefinition = (a: FunctionDefinition, b: FunctionDefinition): boolean =>
   canonical(a) === canonical(b);

@@ -1,3 +1,4 @@
+import { runFailedEvent } from "../../../kit/event-names.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import type { Session, Store, StoreReader } from "../../../store/store.ts";
 import { ledgerColumns } from "./charge.ts";
@@ -39,7 +40,10 @@ export async function countBytes(session: Session, environmentId: string): Promi
       (table) => sql`${ofPayloads} FROM ${sql.raw(table)}`,
     ),
     ...["kv_keys", "kv_history"].map((table) => sql`${ofKeys} FROM ${sql.raw(table)}`),
-  ].map((one) => sql`${one} WHERE environment_id = ${environmentId}`);
+  ].map(
+    (one, at) => sql`${one} WHERE environment_id = ${environmentId}
+      ${at === 0 ? sql`AND name <> ${runFailedEvent}` : sql.empty}`,
+  );
   const row = await session.one<{ bytes: number | null }>(
     sql`SELECT CAST(sum(bytes) AS BIGINT) AS bytes FROM (${sql.join(all, " UNION ALL ")}) stored`,
   );
@@ -97,7 +101,7 @@ export const forgetBytes = (
   session.run(sql`UPDATE quotas
   SET bytes = bytes - COALESCE((
     SELECT CAST(sum(octet_length(data) + COALESCE(octet_length(metadata), 0) - ${sql.bigint(left)}) AS BIGINT)
-    FROM events WHERE ${which}), 0)
+    FROM events WHERE ${which} AND name <> ${runFailedEvent}), 0)
   WHERE environment_id = ${environmentId}`);
 
 export const addActive = (session: Session, environmentId: string): Promise<number> =>

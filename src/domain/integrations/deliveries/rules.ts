@@ -57,7 +57,10 @@ export const bodyOf = (event: LoggedEvent): string =>
     "absent",
   );
 
-/** The headers of Standard Webhooks, with a signature by each secret: a receiver may know either. */
+/**
+ * The headers of Standard Webhooks, with a signature by each secret: a receiver may know either. A secret
+ * that does not begin as those of the standard do is the key itself.
+ */
 export function headersOf(
   id: string,
   body: string,
@@ -66,7 +69,8 @@ export function headersOf(
 ): Record<string, string> {
   const seconds = String(Math.floor(at / 1_000));
   const signature = (secret: string) => {
-    const key = Buffer.from(secret.slice(secretStart.length), "base64");
+    const isOurs = secret.startsWith(secretStart);
+    const key = isOurs ? Buffer.from(secret.slice(secretStart.length), "base64") : Buffer.from(secret);
     return `v1,${createHmac("sha256", key).update(`${id}.${seconds}.${body}`).digest("base64")}`;
   };
   return {

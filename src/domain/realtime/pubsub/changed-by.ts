@@ -24,6 +24,7 @@ const byTenants = new Map<string, ToldLists>([
   ...all("replays", "start", { environment: ["repairs"] }),
   ...all("quotas", "set", { environment: ["quotas"] }),
   ...all("retention", "set", { environment: ["retention"] }),
+  ...all("alerts", "putRule deleteRule silenceRule resolve", { environment: ["alerts"] }),
   ...all("users", "create update delete endSessions changePassword", { org: ["users", "sessions"] }),
   ...all("roles", "create update delete", { org: ["roles"] }),
   ...all("policies", "assign unassign create update delete rollback", { org: ["policies", "roles"] }),

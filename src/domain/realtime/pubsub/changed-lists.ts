@@ -17,6 +17,7 @@ const ofEnvironments = {
   repairs: { reads: "runs:read", type: "repair" },
   quotas: { reads: "functions:list", type: "environments" },
   retention: { reads: "runs:read", type: "retention" },
+  alerts: { reads: "alerts:read", type: "alert" },
 } as const satisfies Record<string, ChangedList>;
 
 /** Lists of an org, told in each of its environments: `system.changed.{list}`. */

@@ -3,6 +3,7 @@ import { type Ctes, column, type Sql, sql } from "../../../../kit/sql.ts";
 import type { Flush, SyncSession } from "../../../../store/store.ts";
 import { attributesSet, setAttributes } from "../attributes/attribute-rows.ts";
 import { countFailures, groupColumns } from "../error-groups.ts";
+import { countForAlerts, noteFailedRuns } from "../failure-notes.ts";
 import { linesStored, storeLines } from "../logs/log-rows.ts";
 import { seenBySleep } from "../waits/rank-met.ts";
 import type { ExecutionChange, NewStep } from "./execution-change.ts";
@@ -188,6 +189,13 @@ const runsEnded = (now: Instant, how: Ended): Ctes => ({
       FROM valid v WHERE r.id || '' = v.run_id AND r.id = ANY (ARRAY(${endingRuns}))`,
 });
 
+/** PostgreSQL runs the last of these first, so that groups are locked before counts, as `endRuns` does. */
+const failuresNoted = (now: Instant): Ctes => ({
+  "told AS": noteFailedRuns(sql.raw("valid v"), now),
+  "alerted AS": countForAlerts(sql.raw("valid v"), now),
+  "counted AS": countFailures(sql.raw("valid v"), now),
+});
+
 /**
  * Reports of any number of workers in one round trip: the fence of each is checked under its row's lock, and
  * steps, run, execution and history change together or not at all. Locks: executions, sorted by run.
@@ -233,7 +241,7 @@ export const commitReportsFlush: Flush<CommitReportsInput, CommittedReport> = {
       },
       attributesSet(changes, seams),
       linesStored(changes, now, seams),
-      failed && { "counted AS": countFailures(sql.raw("valid v"), now) },
+      failed && failuresNoted(now),
       {
         "noted AS": sql`INSERT INTO run_history (run_id, sequence, environment_id, type, at, detail)
           SELECT v.run_id, v.history_count + 1, v.environment_id, CASE WHEN v.paused_at IS NULL THEN v.history_type
@@ -251,8 +259,7 @@ export const commitReportsFlush: Flush<CommitReportsInput, CommittedReport> = {
   libsql(session, { changes, now }) {
     const locked =
       session.all<LockedExecution>(sql`SELECT i.ord, e.state, e.execution_seq, e.lease_hash, e.attempt, e.history_count,
-        e.step_count, e.started_at, e.worker_id, e.seen_position, e.watched_at, e.parent_run_id, e.pause_requested_at,
-        e.lane_id, e.function_id, e.claimed_at
+        e.step_count, e.started_at, e.worker_id, e.seen_position, e.watched_at, e.parent_run_id, e.pause_requested_at, e.lane_id, e.function_id, e.claimed_at
       FROM ${session.seams.rowsFrom("i", columnsOf(changes, ["run_id", "environment_id"]))} JOIN executions e ON e.run_id = i.run_id AND e.environment_id = i.environment_id`);
     const byOrd = new Map(locked.map((row) => [row.ord, row]));
     const answers: CommittedReport[] = [];
@@ -378,7 +385,8 @@ function endRuns(session: SyncSession, ending: readonly Valid[], now: Instant): 
   const failed = list.filter(({ errorGroup }) => errorGroup !== null);
   if (failed.length > 0) {
     const failures = { ...groupColumns(failed), ...columnsOf(failed, ["run_id", "environment_id"]) };
-    session.run(countFailures(rowsFrom("v", failures), now));
+    for (const note of [countFailures, countForAlerts, noteFailedRuns])
+      session.run(note(rowsFrom("v", failures), now));
   }
   session.run(sql`UPDATE runs AS r SET ${setEnded(now, { isUndone, hasFailed: failed.length > 0 })}
     FROM ${rowsFrom("v", {

@@ -3,6 +3,7 @@ import { column, sql } from "../../../../kit/sql.ts";
 import type { Session } from "../../../../store/store.ts";
 import type { NewErrorGroup } from "../../errors/rules.ts";
 import { countFailures, groupColumns, groupsOf } from "../error-groups.ts";
+import { countForAlerts, noteFailedRuns } from "../failure-notes.ts";
 import { compensatingMsMax, handInMsMax } from "../limits.ts";
 import type { QueueHint, RunEnding } from "../run.ts";
 import { decideEnd, type EndingRow, type RunEnd } from "./ending.ts";
@@ -180,6 +181,7 @@ async function countEnds(
     run_id: column.text(held.map((row) => row.run_id)),
     environment_id: column.text(held.map((row) => row.environment_id)),
   };
-  await session.run(countFailures(rowsFrom("v", failures), now));
+  for (const note of [countFailures, countForAlerts, noteFailedRuns])
+    await session.run(note(rowsFrom("v", failures), now));
   return groups;
 }

@@ -1,0 +1,94 @@
+import type { Instant } from "../../../kit/clock.ts";
+import {
+  type DueRows,
+  environmentsDue,
+  type Slice,
+  sliceOf,
+  type WorkScope,
+} from "../../../kit/round-robin.ts";
+import { column, sql } from "../../../kit/sql.ts";
+import type { Session, Store, StoreReader } from "../../../store/store.ts";
+
+/** A run that failed for good, whose event is still to be emitted. */
+export interface FailedRunRow {
+  run_id: string;
+  failed_at: Instant;
+  environment_id: string;
+}
+
+const due = (now: Instant): DueRows => ({
+  table: "failed_runs",
+  columns: sql`d.run_id, d.failed_at, d.environment_id`,
+  where: sql`d.due_at >= 0`,
+  dueAt: "due_at",
+  until: now,
+  tail: ["run_id"],
+});
+
+export const environmentsWithFailures = (store: Store, now: Instant): Promise<WorkScope[]> =>
+  store.all<WorkScope>(environmentsDue(due(now)));
+
+/** Takes some that are due until `until`, when another node may take them. */
+export async function takeFailed(
+  session: Session,
+  slice: Slice,
+  { now, until }: { now: Instant; until: Instant },
+): Promise<(FailedRunRow & { turn: number })[]> {
+  const found = await session.all<FailedRunRow & { turn: number }>(
+    sliceOf(session.seams, { ...due(now), lock: session.seams.skipLocked }, slice),
+  );
+  if (found.length > 0)
+    await session.run(sql`UPDATE failed_runs SET due_at = ${sql.bigint(until)}
+      FROM ${session.seams.rowsFrom("v", columnsOf(found))} WHERE ${same}`);
+  return found;
+}
+
+const columnsOf = (list: readonly FailedRunRow[]) => ({
+  run_id: column.text(list.map((row) => row.run_id)),
+  failed_at: column.bigint(list.map((row) => row.failed_at)),
+});
+const same = sql.raw("failed_runs.run_id = v.run_id AND failed_runs.failed_at = v.failed_at");
+
+/** Answers the runs whose rows were still there. */
+export async function forgetFailed(session: Session, list: readonly FailedRunRow[]): Promise<Set<string>> {
+  const gone = await session.all<{ run_id: string }>(sql`DELETE FROM failed_runs WHERE EXISTS (
+    SELECT 1 FROM ${session.seams.rowsFrom("v", columnsOf(list))} WHERE ${same})
+    AND run_id ${session.seams.among(column.text(list.map((row) => row.run_id)))} RETURNING run_id`);
+  return new Set(gone.map(({ run_id }) => run_id));
+}
+
+export async function nextFailedAt(store: Store): Promise<Instant | undefined> {
+  const row = await store.one<{ at: number | null }>(sql`SELECT min(due_at) AS at FROM failed_runs`);
+  return row?.at ?? undefined;
+}
+
+export interface FailedRunFacts {
+  function_id: string;
+  function_version: number;
+  event_id: string;
+  event_name: string;
+  attempt: number;
+  /** JSON text of a RunError; of a run that was resumed since, not the error that it failed with. */
+  error: string | null;
+  ended_at: Instant | null;
+}
+
+export const failedRunFacts = (
+  store: StoreReader,
+  { run_id, environment_id }: FailedRunRow,
+): Promise<FailedRunFacts | undefined> =>
+  store.one(sql`SELECT function_id, function_version, event_id, event_name, attempt, error, ended_at FROM runs
+    WHERE id = ${run_id} AND environment_id || '' = ${environment_id}`);
+
+/** The events that started these runs, and the runs that these events, or the runs themselves, are of. */
+export const beginningsOf = (
+  store: StoreReader,
+  environmentId: string,
+  runIds: readonly string[],
+): Promise<{ name: string; run_id: string | null }[]> =>
+  store.all(sql`SELECT v.name, v.run_id FROM runs r JOIN events v ON v.id = r.event_id
+      WHERE r.id IN ${sql.list(runIds)} AND v.environment_id = ${environmentId}
+    UNION SELECT v.name, v.run_id FROM batch_events b JOIN events v ON v.id = b.event_id
+      WHERE b.run_id IN ${sql.list(runIds)} AND v.environment_id = ${environmentId}
+    UNION SELECT '' AS name, r.parent_run_id AS run_id FROM runs r
+      WHERE r.id IN ${sql.list(runIds)} AND r.parent_run_id IS NOT NULL`);

@@ -1,0 +1,157 @@
+import { rfc3339 } from "../../../kit/clock.ts";
+import { runFailedEvent } from "../../../kit/event-names.ts";
+import { Fault } from "../../../kit/fault.ts";
+import { roundRobin, workOn } from "../../../kit/round-robin.ts";
+import { storedJson } from "../../../kit/stored-json.ts";
+import { whenDue } from "../../../kit/when-due.ts";
+import type { Basics, Session } from "../../../store/store.ts";
+import type { RefusedEvent } from "../emit/delayed-due.ts";
+import { type EventDraft, serverSource } from "../emit/rules.ts";
+import type { Events } from "../emit/service.ts";
+import type { DefinitionAt } from "../functions/pinned.ts";
+import { maskedLines } from "../logs/rules.ts";
+import type { RunError } from "../runs/run.ts";
+import type { SecretValues } from "../secrets/values.ts";
+import * as rows from "./rows.ts";
+
+/** A node that dies behind its take leaves its rows to the others after this long. */
+const againMs = 5_000;
+const sliceMax = 100;
+/** So far back it is looked for what began a run; one with a longer past is taken for one of a failure. */
+const generationsMax = 1_000;
+const messageCharsMax = 2_048;
+
+export interface TellFailuresDeps extends Basics<"store" | "clock" | "log"> {
+  events: Pick<Events, "emit">;
+  definitionOf: DefinitionAt;
+  secretValues: SecretValues["of"];
+  knowsTime: () => boolean;
+  /** Writes what is given up into the dead letters; call the answer after the commit. */
+  bury: (session: Session, refused: readonly RefusedEvent[]) => Promise<() => void>;
+}
+
+/**
+ * Emits `svc.run.failed` for runs that failed for good, once each: the row was written with the run's end,
+ * and its event has a key.
+ */
+export function openTellFailures(deps: TellFailuresDeps) {
+  const { store, clock, log, events, definitionOf, secretValues } = deps;
+
+  /** Whether an event of a failure began the run, through any number of runs between. */
+  async function isOfFailure({ environment_id, run_id }: rows.FailedRunRow): Promise<boolean> {
+    const known = new Set([run_id]);
+    let some = [run_id];
+    for (let generation = 0; some.length > 0; generation++) {
+      if (generation === generationsMax) return true;
+      const found = await rows.beginningsOf(store, environment_id, some);
+      if (found.some(({ name }) => name === runFailedEvent)) return true;
+      some = found.flatMap(({ run_id: id }) => (id === null || known.has(id) ? [] : id));
+      for (const id of some) known.add(id);
+    }
+    return false;
+  }
+
+  /** Its code and message without the secrets of its function; where those cannot be read, the code alone. */
+  async function errorOf({ environment_id, failed_at }: rows.FailedRunRow, facts: rows.FailedRunFacts) {
+    const { error, ended_at, function_id, function_version } = facts;
+    const { code, name, message } = (ended_at === failed_at && storedJson<RunError>(error ?? "")) || {
+      ...{ code: "UNKNOWN", name: undefined, message: "The run was resumed before this was written." },
+    };
+    const kind = { ...(code !== undefined && { code }), ...(name !== undefined && { name }) };
+    try {
+      const { secrets } = await definitionOf(environment_id, function_id, function_version);
+      const values = secrets.length > 0 ? Object.values(await secretValues(environment_id, secrets)) : [];
+      const text = message.slice(0, 2 * messageCharsMax).toWellFormed();
+      const [line] = maskedLines([{ at: rfc3339(failed_at), level: "error", text }], values);
+      return { ...kind, message: line!.text.slice(0, messageCharsMax).toWellFormed() };
+    } catch (cause) {
+      log.warn("run.failure_unmasked", {
+        environmentId: environment_id,
+        functionId: function_id,
+        error: cause,
+      });
+      return { ...kind, message: "The message is left out: the function's secrets cannot be read." };
+    }
+  }
+
+  async function draftOf(row: rows.FailedRunRow, facts: rows.FailedRunFacts): Promise<EventDraft> {
+    const value = {
+      runId: row.run_id,
+      function: facts.function_id,
+      error: await errorOf(row, facts),
+      attempts: facts.attempt,
+      event: { id: facts.event_id, name: facts.event_name },
+      at: rfc3339(row.failed_at),
+    };
+    return {
+      ...{ name: runFailedEvent, version: 1, value, data: JSON.stringify(value) },
+      ...{ metadata: null, metadataValue: null, isAccepted: true },
+      ...{ idempotencyKey: `failed:${row.run_id}:${row.failed_at}`, ownKey: true },
+    };
+  }
+
+  /** True when nothing is left to do, false when it is to be tried again, what is given up otherwise. */
+  async function tell(row: rows.FailedRunRow): Promise<boolean | RefusedEvent> {
+    const { environment_id: environmentId, run_id: runId } = row;
+    let draft: EventDraft | undefined;
+    try {
+      const facts = await rows.failedRunFacts(store, row);
+      if (!facts || (await isOfFailure(row))) return true;
+      draft = await draftOf(row, facts);
+      await events.emit([draft], { environmentId, source: serverSource, runId, isAccepted: true });
+      return true;
+    } catch (error) {
+      const isPassing = !(error instanceof Fault) || error.headers?.["Retry-After"] !== undefined;
+      log.warn(isPassing ? "run.failure_told_again" : "run.failure_untold", { environmentId, runId, error });
+      return isPassing || !draft ? false : refusedOf(row, draft, error);
+    }
+  }
+
+  const work = workOn(
+    async (slice) => {
+      const now = clock.now();
+      const taken = await store.write((session) =>
+        rows.takeFailed(session, slice, { now, until: now + againMs }),
+      );
+      const ends = await Promise.all(taken.map(tell));
+      const done = taken.filter((_, at) => ends[at] !== false);
+      if (done.length === 0) return taken;
+      const buried = await store.write(async (session) => {
+        // Of what another node has forgotten meanwhile, nothing is left to give up.
+        const gone = await rows.forgetFailed(session, done);
+        const refused = taken.flatMap(({ run_id }, at) => {
+          const end = ends[at]!;
+          return typeof end === "object" && gone.has(run_id) ? [end] : [];
+        });
+        return deps.bury(session, refused);
+      });
+      buried();
+      return taken;
+    },
+    () => rows.environmentsWithFailures(store, clock.now()),
+  );
+
+  return {
+    /** The tick of loop `runs.failures`; answers in how many milliseconds the next is due. */
+    async tellOnce(): Promise<{ againInMs?: number }> {
+      if (!deps.knowsTime()) return {};
+      return whenDue(clock, {
+        nextAt: () => rows.nextFailedAt(store),
+        move: () => roundRobin([work], { clock, limit: sliceMax }),
+      });
+    },
+  };
+}
+
+/** As a delayed event that was given up: it is requeued in the same way. */
+const refusedOf = (
+  { environment_id: environmentId, run_id }: rows.FailedRunRow,
+  { name, version, data, metadata, idempotencyKey }: EventDraft,
+  error: Fault,
+): RefusedEvent => ({
+  ...{ environmentId, id: `failed_${run_id}`, name, data, error },
+  rest: {
+    ...{ id: `failed_${run_id}`, environment_id: environmentId, name, version, metadata, run_id },
+    ...{ idempotency_key: idempotencyKey, start_refused: 0, sender: null, due_at: 0, created_at: 0 },
+  },
+});

@@ -1,0 +1,153 @@
+import type { Instant } from "../../../kit/clock.ts";
+import { column, sql } from "../../../kit/sql.ts";
+import type { Session, Store, StoreReader } from "../../../store/store.ts";
+import type { AlertFacts, MessageKind } from "./rules.ts";
+
+export interface AlertKey {
+  environment_id: string;
+  id: string;
+}
+
+export interface AlertRow extends AlertKey, AlertFacts {
+  seen_at: Instant;
+  told_at: Instant | null;
+  resolved_by: string | null;
+  /** What it tells is over; one that a person resolved lasts until then. */
+  ended_at: Instant | null;
+}
+
+const names = `environment_id, id, rule, condition, subject, detail, count, opened_at, seen_at, told_at,
+  resolved_at, resolved_by, ended_at`;
+const fields = sql.raw(names);
+const its = ({ environment_id, id }: AlertKey) => sql`environment_id = ${environment_id} AND id = ${id}`;
+
+export const getAlert = (reader: StoreReader, key: AlertKey): Promise<AlertRow | undefined> =>
+  reader.one(sql`SELECT ${fields} FROM alerts WHERE ${its(key)}`);
+
+export const holdAlert = (session: Session, key: AlertKey): Promise<AlertRow | undefined> =>
+  session.one(sql`SELECT ${fields} FROM alerts WHERE ${its(key)} ORDER BY id ${session.seams.holdRow}`);
+
+/** What the rule has found and what lasts still. */
+export const lastingAlerts = (
+  session: Session,
+  { environment_id, name }: { environment_id: string; name: string },
+): Promise<AlertRow[]> =>
+  session.all(sql`SELECT ${fields} FROM alerts
+    WHERE environment_id = ${environment_id} AND rule = ${name} AND ended_at IS NULL
+    ORDER BY subject ${session.seams.holdRow}`);
+
+/** Newest first, after `before`. */
+export const listAlerts = (
+  reader: StoreReader,
+  environmentId: string,
+  page: { rule: string; state: string; before: string | undefined; limit: number },
+): Promise<AlertRow[]> => {
+  const where = [sql`environment_id = ${environmentId}`];
+  if (page.rule !== "") where.push(sql`rule = ${page.rule}`);
+  if (page.state !== "") where.push(sql.raw(`resolved_at IS ${page.state === "open" ? "" : "NOT "}NULL`));
+  if (page.before !== undefined) where.push(sql`id < ${page.before}`);
+  return reader.all(
+    sql`SELECT ${fields} FROM alerts ${sql.where(where)} ORDER BY id DESC LIMIT ${page.limit}`,
+  );
+};
+
+/** Inserts it, or writes what changed of it. */
+export const putAlert = (session: Session, row: AlertRow): Promise<number> =>
+  session.run(sql`INSERT INTO alerts (${fields}) VALUES (${row.environment_id}, ${row.id}, ${row.rule},
+      ${row.condition}, ${row.subject}, ${row.detail}, ${sql.bigint(row.count)}, ${sql.bigint(row.opened_at)},
+      ${sql.bigint(row.seen_at)}, ${row.told_at}, ${row.resolved_at}, ${row.resolved_by}, ${row.ended_at})
+    ON CONFLICT (environment_id, id) DO UPDATE SET detail = excluded.detail, count = excluded.count,
+      seen_at = excluded.seen_at, told_at = excluded.told_at, resolved_at = excluded.resolved_at,
+      resolved_by = excluded.resolved_by, ended_at = excluded.ended_at`);
+
+export async function forgetAlerts(session: Session, before: Instant, limit: number): Promise<number> {
+  const gone = await session.all<AlertKey>(sql`DELETE FROM alerts WHERE (environment_id, id) IN (
+      SELECT environment_id, id FROM alerts WHERE ended_at < ${before} ORDER BY ended_at, id LIMIT ${limit})
+    RETURNING environment_id, id`);
+  for (const { environment_id, id } of gone)
+    await session.run(sql`DELETE FROM alert_deliveries WHERE environment_id = ${environment_id}
+      AND alert_id = ${id}`);
+  return gone.length;
+}
+
+export interface ToldKey {
+  environment_id: string;
+  alert_id: string;
+  target: string;
+}
+
+export interface ToldRow extends ToldKey {
+  shown: string;
+  kind: MessageKind;
+  number: number;
+  state: "waiting" | "sent" | "given_up";
+  attempts: number;
+  due_at: Instant;
+  last_error: string | null;
+  sent_at: Instant | null;
+}
+
+const told =
+  sql.raw(`environment_id, alert_id, target, shown, kind, number, state, attempts, due_at, last_error,
+  sent_at`);
+/** Another message to the target has not taken its place. */
+const same = ({ environment_id, alert_id, target, number }: ToldKey & { number: number }) =>
+  sql`environment_id = ${environment_id} AND alert_id = ${alert_id} AND target = ${target}
+    AND number = ${number} AND state = 'waiting'`;
+
+/** What a target is told next; what it has not taken yet is told no more. */
+export const putDelivery = (
+  session: Session,
+  key: ToldKey,
+  { shown, kind, now }: { shown: string; kind: MessageKind; now: Instant },
+): Promise<number> =>
+  session.run(sql`INSERT INTO alert_deliveries AS d (${told}) VALUES (${key.environment_id}, ${key.alert_id},
+      ${key.target}, ${shown}, ${kind}, 1, 'waiting', 0, ${sql.bigint(now)}, NULL, NULL)
+    ON CONFLICT (environment_id, alert_id, target) DO UPDATE SET shown = excluded.shown, kind = excluded.kind,
+      number = d.number + 1, state = 'waiting', attempts = 0, due_at = excluded.due_at, last_error = NULL`);
+
+export const deliveriesOf = (
+  reader: Pick<Store, "all" | "seams">,
+  environmentId: string,
+  alertIds: readonly string[],
+): Promise<ToldRow[]> =>
+  reader.all(sql`SELECT ${told} FROM alert_deliveries WHERE environment_id = ${environmentId}
+      AND alert_id ${reader.seams.among(column.text(alertIds))} ORDER BY alert_id, shown, target`);
+
+/**
+ * Messages that are due: the first of each target, of each environment the first few, so that one with many
+ * and one that hangs hold up no other.
+ */
+export const dueDeliveries = (
+  reader: StoreReader,
+  now: Instant,
+  { most, ofEach }: { most: number; ofEach: number },
+): Promise<ToldRow[]> =>
+  reader.all(sql`SELECT ${told} FROM (SELECT ${told},
+        row_number() OVER (PARTITION BY environment_id ORDER BY due_at, target) AS nth
+      FROM (SELECT ${told},
+          row_number() OVER (PARTITION BY environment_id, target ORDER BY due_at, alert_id) AS place
+        FROM alert_deliveries WHERE state = 'waiting' AND due_at <= ${sql.bigint(now)}) firsts WHERE place = 1) due
+    WHERE nth <= ${ofEach} ORDER BY nth, due_at, environment_id, target LIMIT ${most}`);
+
+/** Counts the attempt before it is made: a sender that dies leaves the message until `until`. */
+export const claimDelivery = (session: Session, row: ToldRow, until: Instant): Promise<number> =>
+  session.run(sql`UPDATE alert_deliveries SET attempts = attempts + 1, due_at = ${sql.bigint(until)}
+    WHERE ${same(row)} AND due_at = ${sql.bigint(row.due_at)}`);
+
+export const noteDelivery = (
+  session: Session,
+  row: ToldRow,
+  end: Pick<ToldRow, "state" | "due_at" | "last_error" | "sent_at">,
+): Promise<number> =>
+  session.run(sql`UPDATE alert_deliveries SET state = ${end.state}, due_at = ${sql.bigint(end.due_at)},
+      last_error = ${end.last_error}, sent_at = COALESCE(${end.sent_at}, sent_at)
+    WHERE ${same(row)}`);
+
+/** The soonest that a message is due. */
+export async function nextDeliveryAt(reader: StoreReader): Promise<Instant | undefined> {
+  const row = await reader.one<{ at: number | null }>(
+    sql`SELECT min(due_at) AS at FROM alert_deliveries WHERE state = 'waiting'`,
+  );
+  return row?.at ?? undefined;
+}

@@ -1,0 +1,312 @@
+import { type Static, Type } from "@sinclair/typebox";
+import {
+  AlertRuleSchema,
+  AlertSchema,
+  AlertService,
+  ListAlertRulesResponseSchema,
+  ListAlertsRequestSchema,
+  ListAlertsResponseSchema,
+  PutAlertRuleRequestSchema,
+  SilenceAlertRuleRequestSchema,
+  TestAlertRuleResponseSchema,
+} from "../../../gen/svc/v1/alert_pb.ts";
+import { described } from "../../../kit/described.ts";
+import {
+  type Call,
+  listed,
+  type Operation,
+  type Permit,
+  rpc,
+  type Thing,
+  unary,
+} from "../../../kit/operation.ts";
+import { timeBound } from "../../../kit/page.ts";
+import type { RuleRow } from "./rule-rows.ts";
+import { type ConditionName, conditionOf } from "./rules.ts";
+import type { Alerts, ShownAlert } from "./service.ts";
+import {
+  AlertShape,
+  alertJson,
+  boundFields,
+  inputOf,
+  messageOf,
+  RuleShape,
+  ruleJson,
+  TargetShape,
+} from "./wire.ts";
+
+const text = (description: string) => Type.Optional(Type.String({ maxLength: 2_048, description }));
+const count = (description: string) => Type.Optional(Type.Integer({ description }));
+const ruleName = Type.String({ minLength: 1, maxLength: 200, description: "Name of the rule." });
+const Named = Type.Object({ name: ruleName });
+
+const functionThing = (id: string | null): Thing[] =>
+  id === null ? [] : [{ type: "function", id, action: "functions:read" }];
+
+/** Of a rule that is named: who may not see its function does not see the rule. */
+const ofRule = {
+  alsoAsks: ["functions:read"],
+  about: ({ name, shows = [] }: { name: string; shows?: Thing[] }) => [name, ...shows],
+};
+
+/** The rule, once the caller was found to be allowed to see what it is about. */
+async function shownRule(alerts: Alerts, name: string, call: Call, permit: Permit): Promise<RuleRow> {
+  const rule = await alerts.find(call.environmentId, name);
+  await permit({ name, shows: functionThing(rule.function_id) });
+  return rule;
+}
+const Id = Type.Object({
+  id: Type.String({ minLength: 1, maxLength: 200, description: "Id of the alert (`alr_…`)." }),
+});
+
+const Put = Type.Object({
+  name: ruleName,
+  condition: Type.String({ description: "What it looks for, such as `run_failed`." }),
+  function_id: text("Id of the one function that it looks at; all when left out."),
+  ...boundFields,
+  targets: Type.Array(TargetShape, { maxItems: 100, description: "Whom it tells: one to ten." }),
+  repeat_after_ms: count("Told again after this long while it lasts; 0 for never, four hours when left out."),
+  resolve_after_ms: count(
+    "What happens is over when it has not happened for so long; ten minutes when left out.",
+  ),
+});
+
+const read = { action: "alerts:read", reads: true } as const;
+const manage = { action: "alerts:manage" } as const;
+
+/** Who may not see a function must not be told of it by a rule. */
+function aboutRule({ name, condition, function_id: id }: Static<typeof Put>): (string | Thing)[] {
+  const known = conditionOf(condition as ConditionName) as ReturnType<typeof conditionOf> | undefined;
+  if (known?.function === "none" || (!known && !id)) return [name];
+  return [
+    name,
+    { type: "function", id: id || "*", action: "functions:read", ...(!id && { isPattern: true }) },
+  ];
+}
+
+/** What an alert is about, as far as it is a function. */
+const functionsOf = ({ row: { condition, subject } }: ShownAlert): Thing[] =>
+  subject !== "" && conditionOf(condition as ConditionName)?.function !== "none"
+    ? [{ type: "function", id: subject, action: "functions:read" }]
+    : [];
+
+/** Words of an alert of all functions may name one that a policy hides. */
+async function shownTo<Shown extends ShownAlert>(call: Call, list: readonly Shown[]): Promise<Shown[]> {
+  const screen = await call.screen("functions:read", "function");
+  if (!screen) return [...list];
+  const isOpen = ({ row }: Shown) => conditionOf(row.condition as ConditionName)?.function === "none";
+  return list.map((one) =>
+    isOpen(one) || one.row.subject !== "" ? one : { ...one, row: { ...one.row, detail: "" } },
+  );
+}
+
+interface AlertsPage {
+  alerts: ShownAlert[];
+  nextCursor: string | undefined;
+}
+
+const pageJson = ({ alerts, nextCursor = "" }: AlertsPage) => ({
+  alerts: alerts.map(alertJson),
+  next_cursor: nextCursor,
+});
+
+const { method } = AlertService;
+const asRule = { encode: (row: RuleRow) => ({ status: 200, body: ruleJson(row) }) };
+const ruleMessage = messageOf(AlertRuleSchema);
+const toRule = (row: RuleRow) => ruleMessage(ruleJson(row));
+const toAlert = (alert: ShownAlert) => messageOf(AlertSchema)(alertJson(alert));
+
+export const alertsOperations = (alerts: Alerts): Operation[] => [
+  ...ruleOperations(alerts),
+  ...wordOperations(alerts),
+  ...historyOperations(alerts),
+];
+
+const ruleOperations = (alerts: Alerts): Operation[] => [
+  unary({
+    name: "alerts.putRule",
+    ...manage,
+    alsoAsks: ["functions:read"],
+    // URLs of Slack are secrets.
+    hides: ["targets"],
+    summary: "Makes a rule that tells somebody when something goes wrong, or replaces the one of that name.",
+    input: Put,
+    about: aboutRule,
+    output: RuleShape,
+    rest: { route: "PUT /api/v1/alert-rules/{name}", ...asRule },
+    rpc: rpc(
+      method.putAlertRule,
+      inputOf<typeof PutAlertRuleRequestSchema, Static<typeof Put>>(PutAlertRuleRequestSchema),
+      toRule,
+    ),
+    async handle(input, call, permit) {
+      const before = await alerts.before(call.environmentId, input.name);
+      // It takes the place of what the caller must be allowed to see, too.
+      if (before)
+        await permit({ ...input, condition: before.condition, function_id: before.function_id ?? "" });
+      return alerts.put(call.environmentId, input);
+    },
+  }),
+  unary({
+    name: "alerts.getRule",
+    ...read,
+    ...ofRule,
+    summary: "One alert rule.",
+    input: Named,
+    output: RuleShape,
+    rest: { route: "GET /api/v1/alert-rules/{name}", ...asRule },
+    rpc: rpc(method.getAlertRule, ({ name }) => ({ name }), toRule),
+    handle: ({ name }, call, permit) => shownRule(alerts, name, call, permit),
+  }),
+  unary({
+    name: "alerts.listRules",
+    ...read,
+    summary: "Alert rules of the environment, by name.",
+    input: Type.Object({}),
+    output: Type.Object({ rules: Type.Array(RuleShape, { description: "Rules, by name." }) }),
+    rest: {
+      route: "GET /api/v1/alert-rules",
+      encode: (list: RuleRow[]) => ({ status: 200, body: { rules: list.map(ruleJson) } }),
+    },
+    rpc: rpc(
+      method.listAlertRules,
+      () => ({}),
+      (list: RuleRow[]) => messageOf(ListAlertRulesResponseSchema)({ rules: list.map(ruleJson) }),
+    ),
+    lists: listed(({ name }: RuleRow) => [name], {
+      shows: ({ function_id }: RuleRow) => functionThing(function_id),
+    }),
+    handle: (_input, call) => alerts.list(call.environmentId),
+  }),
+  unary({
+    name: "alerts.deleteRule",
+    ...manage,
+    ...ofRule,
+    summary: "Deletes an alert rule with its alerts.",
+    input: Named,
+    rest: { route: "DELETE /api/v1/alert-rules/{name}", status: 204, encode: () => ({ status: 204 }) },
+    rpc: rpc(
+      method.deleteAlertRule,
+      ({ name }) => ({ name }),
+      () => ({}),
+    ),
+    async handle({ name }, call, permit) {
+      await shownRule(alerts, name, call, permit);
+      await alerts.remove(call.environmentId, name);
+    },
+  }),
+];
+
+const Silence = Type.Object({
+  name: ruleName,
+  until: text("RFC 3339, at most a year from now; ends the silence when left out."),
+});
+
+const wordOperations = (alerts: Alerts): Operation[] => [
+  unary({
+    name: "alerts.silenceRule",
+    ...manage,
+    ...ofRule,
+    summary: "Nobody is told anything by the rule until a time; its alerts open and end as ever.",
+    input: Silence,
+    output: RuleShape,
+    rest: { route: "POST /api/v1/alert-rules/{name}/silence", ...asRule },
+    rpc: rpc(
+      method.silenceAlertRule,
+      inputOf<typeof SilenceAlertRuleRequestSchema, Static<typeof Silence>>(SilenceAlertRuleRequestSchema),
+      toRule,
+    ),
+    async handle({ name, until }, call, permit) {
+      await shownRule(alerts, name, call, permit);
+      return alerts.silence(call.environmentId, name, timeBound("until", until));
+    },
+  }),
+  unary({
+    name: "alerts.testRule",
+    ...manage,
+    ...ofRule,
+    held: true,
+    summary:
+      "Sends a message that is marked as a test to each target of a rule, and answers what came of it.",
+    input: Named,
+    output: Type.Object({
+      results: Type.Array(
+        Type.Object({
+          target: Type.String({ description: "The target as it is shown." }),
+          delivered: Type.Boolean({ description: "Whether it took the message." }),
+          error: Type.String({ description: "Why not; empty when it did." }),
+        }),
+        { description: "A result for each target." },
+      ),
+    }),
+    rest: {
+      route: "POST /api/v1/alert-rules/{name}/test",
+      encode: (results: object[]) => ({ status: 200, body: { results } }),
+    },
+    rpc: rpc(
+      method.testAlertRule,
+      ({ name }) => ({ name }),
+      (results: object[]) => messageOf(TestAlertRuleResponseSchema)({ results }),
+    ),
+    handle: async ({ name }, call, permit) => alerts.test(await shownRule(alerts, name, call, permit)),
+  }),
+];
+
+const List = Type.Object({
+  rule: text("Alerts of this rule."),
+  state: text("`open` or `resolved`; both when left out."),
+  limit: Type.Optional(Type.Integer()),
+  cursor: text("`next_cursor` of the page before; opaque."),
+});
+
+const historyOperations = (alerts: Alerts): Operation[] => [
+  unary({
+    name: "alerts.list",
+    ...read,
+    alsoAsks: ["functions:read"],
+    summary: "What alert rules found, newest first, with what became of its messages.",
+    input: List,
+    output: Type.Object({
+      alerts: Type.Array(AlertShape, { description: "Alerts, newest first." }),
+      next_cursor: described(Type.String(), "Of the next page; empty at the end."),
+    }),
+    rest: {
+      route: "GET /api/v1/alerts",
+      encode: (page: AlertsPage) => ({ status: 200, body: pageJson(page) }),
+    },
+    rpc: rpc(
+      method.listAlerts,
+      inputOf<typeof ListAlertsRequestSchema, Static<typeof List>>(ListAlertsRequestSchema),
+      (page: AlertsPage) => messageOf(ListAlertsResponseSchema)(pageJson(page)),
+    ),
+    lists: listed(({ row }: ShownAlert) => [row.id, row.rule], { under: "alerts", shows: functionsOf }),
+    async handle(input, call) {
+      const page = await alerts.alerts(call.environmentId, input);
+      return { ...page, alerts: await shownTo(call, page.alerts) };
+    },
+  }),
+  unary({
+    name: "alerts.resolve",
+    ...manage,
+    alsoAsks: ["functions:read"],
+    summary: "Resolves an alert by hand: what lasts is told again only after it was over.",
+    input: Id,
+    about: ({ id, rule, shows = [] }: { id: string; rule?: string; shows?: Thing[] }) => [
+      id,
+      ...(rule === undefined ? [] : [rule]),
+      ...shows,
+    ],
+    output: AlertShape,
+    rest: {
+      route: "POST /api/v1/alerts/{id}/resolve",
+      encode: (alert: ShownAlert) => ({ status: 200, body: alertJson(alert) }),
+    },
+    rpc: rpc(method.resolveAlert, ({ id }) => ({ id }), toAlert),
+    async handle({ id }, call, permit) {
+      const row = await alerts.alert(call.environmentId, id);
+      await permit({ id, rule: row.rule, shows: functionsOf({ row, deliveries: [] }) });
+      const [shown] = await shownTo(call, [await alerts.resolve(call.environmentId, id, call.caller.id)]);
+      return shown!;
+    },
+  }),
+];

@@ -1,0 +1,97 @@
+import { rfc3339 } from "../../../kit/clock.ts";
+import { type CallOutward, TransportFailure } from "../../../kit/outward-call.ts";
+import type { Basics } from "../../../store/store.ts";
+import type { SecretValues } from "../../engine/secrets/values.ts";
+import { headersOf, outcomeOf } from "../deliveries/rules.ts";
+import type { SendMail } from "./mail.ts";
+import { type AlertFacts, type MessageKind, type RuleTarget, slackText, wordsOf } from "./rules.ts";
+
+export interface TellDeps extends Basics<"clock" | "log"> {
+  call: CallOutward;
+  mail: SendMail;
+  secretValues: SecretValues["of"];
+  timeoutMs: number;
+}
+
+export interface AlertMessage {
+  /** The same whenever the message is tried. */
+  id: string;
+  kind: MessageKind;
+  alert: AlertFacts;
+  environment: { id: string; name: string };
+}
+
+/** What one try came to: undefined when the message was taken. */
+export type UntakenMessage =
+  | { error: string; isFinal?: boolean; retryAfterMs?: number | undefined }
+  | undefined;
+
+/** As other webhooks of the house: `type`, `timestamp`, `data`. */
+function bodyOf({ kind, alert, environment }: AlertMessage, at: number): string {
+  const { id, rule, condition, subject, detail, count, opened_at, resolved_at } = alert;
+  return JSON.stringify({
+    type: `alert.${kind}`,
+    timestamp: rfc3339(at),
+    data: {
+      ...{ id, rule, condition, subject, detail, count, environment },
+      state: resolved_at === null ? "open" : "resolved",
+      opened_at: rfc3339(opened_at),
+      ...(resolved_at !== null && { resolved_at: rfc3339(resolved_at) }),
+    },
+  });
+}
+
+/** Tells one target one message, once; `stopped` is raised when this node gives it up. */
+export function openTell(
+  { clock, log, call, mail, secretValues, timeoutMs }: TellDeps,
+  stopped: AbortSignal,
+) {
+  async function post(url: string, body: string, headers: Record<string, string>): Promise<UntakenMessage> {
+    try {
+      return await call({ url, body, headers, timeoutMs, signal: stopped }, async (response) => {
+        // What is answered is not read: it may be endless.
+        await response.body?.cancel();
+        const outcome = outcomeOf(response, clock.now());
+        if (outcome.kind === "gone") return { error: "the endpoint answered 410", isFinal: true };
+        return outcome.kind === "failed" ? outcome : undefined;
+      });
+    } catch (error) {
+      if (!(error instanceof TransportFailure)) throw error;
+      return { error: error.message };
+    }
+  }
+
+  async function postSigned(
+    url: string,
+    secret: string | undefined,
+    message: AlertMessage,
+  ): Promise<UntakenMessage> {
+    const body = bodyOf(message, clock.now());
+    if (secret === undefined) return post(url, body, { "webhook-id": message.id });
+    const values = await secretValues(message.environment.id, [secret]);
+    const value = Object.hasOwn(values, secret) ? values[secret] : undefined;
+    if (value === undefined) return { error: `the environment has no secret ${secret}` };
+    return post(url, body, headersOf(message.id, body, [value], clock.now()));
+  }
+
+  async function send(
+    { type, url = "", secret, to = [] }: RuleTarget,
+    message: AlertMessage,
+  ): Promise<UntakenMessage> {
+    const words = wordsOf(message.kind, message.alert, message.environment.name);
+    if (type === "webhook") return postSigned(url, secret, message);
+    if (type === "slack") return post(url, JSON.stringify({ text: slackText(words.text) }), {});
+    const error = await mail({ to, ...words });
+    return error === undefined ? undefined : { error };
+  }
+
+  /** A try that fails in another way than by its target's doing is one that failed, too. */
+  return async (target: RuleTarget, message: AlertMessage): Promise<UntakenMessage> => {
+    try {
+      return await send(target, message);
+    } catch (error) {
+      log.warn("alerts.send_failed", { environmentId: message.environment.id, id: message.id, error });
+      return { error: "the message could not be made" };
+    }
+  };
+}
