@@ -206,7 +206,7 @@ export const pages: readonly PageEntry[] = [
       shows: QuotasPage,
     },
     {
-      ...{ path: "usage", name: "Usage", icon: "streams", key: "2", needs: "usage:read" },
+      ...{ path: "usage", name: "Usage", icon: "streams", key: "3", needs: "usage:read" },
       shows: UsagePage,
     },
     {

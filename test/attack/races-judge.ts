@@ -33,6 +33,8 @@ export const apart: Readonly<Record<string, string>> = {
   "auth.oidc.callback":
     "needs a provider: operations/oidc-hostile races it with itself and with the deletion of its user",
   "auth.oidc.device": "writes nothing",
+  "users.unlink": "needs an identity; sessions end by the write of users.endSessions",
+  "platform.users.unlink": "needs an identity; sessions end by the write of users.endSessions",
   "auth.oidc.deviceToken": "the write of auth.oidc.callback",
   "auth.oidc.logout": "the write of auth.endSession, by a provider",
   "cluster.rotateToken":

@@ -69,7 +69,7 @@ describe("data in the dashboard", () => {
       await page.keyboard.type("SELECT name, count(*) AS many FROM eve");
       await page.locator(".cm-tooltip-autocomplete").getByText("events", { exact: true }).waitFor();
       // The editor takes no completion in the first 75 ms that it shows one: who types fast means a new line.
-      await page.waitForTimeout(150);
+      await page.waitForTimeout(600);
       await page.keyboard.press("Enter");
       await page.keyboard.type(" WHERE name IN ('sql.a', 'sql.b') GROUP BY name ORDER BY name");
       await page.getByRole("button", { name: "Run", exact: true }).click();

@@ -121,6 +121,7 @@ export function UsagePage() {
         ]}
         label="Usage"
         empty="Nothing was used in these days"
+        says="A row comes within a minute of the first run or event of a day."
       />
     </Page>
   );
