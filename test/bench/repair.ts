@@ -147,6 +147,21 @@ function openLive(server: SpawnedServer, event: string) {
 
 type Live = ReturnType<typeof openLive>;
 
+const liveOne = (live: Live) =>
+  createFunction<Record<string, { at: number }>>(
+    { id: "bench-live", triggers: [{ event: "bench.live" }] },
+    async ({ event }) => live.handled(event.data),
+  );
+
+/** Begins, and answers what live runs wait for with nothing beside them. */
+async function usualOf(live: Live): Promise<ReturnType<Live["taken"]>> {
+  live.begin();
+  await Bun.sleep(settleMs);
+  live.taken();
+  await Bun.sleep(quietMs);
+  return live.taken();
+}
+
 function judge(what: string, before: ReturnType<Live["taken"]>, during: ReturnType<Live["taken"]>): void {
   const ratio = during.p99 / before.p99;
   console.log(`  live before: ${before.text}; during: ${during.text}; p99 ${ratio.toFixed(2)} times`);
@@ -194,21 +209,13 @@ async function repair(place: Place): Promise<void> {
   await planted(place, plantFailed);
   const live = openLive(server, "bench.live");
   const { url, adminKey: apiKey } = server;
-  const liveOne = createFunction<Record<string, { at: number }>>(
-    { id: "bench-live", triggers: [{ event: "bench.live" }] },
-    async ({ event }) => live.handled(event.data),
-  );
   const times = new Map<string, number>();
   const broken = createFunction({ id: "bench-broken" }, async ({ run }) => {
     times.set(run.id, (times.get(run.id) ?? 0) + 1);
   });
-  const worker = createWorker({ url, apiKey, functions: [liveOne, broken], maxConcurrentJobs: 100 });
+  const worker = createWorker({ url, apiKey, functions: [liveOne(live), broken], maxConcurrentJobs: 100 });
   await worker.start();
-  live.begin();
-  await Bun.sleep(settleMs);
-  live.taken();
-  await Bun.sleep(quietMs);
-  const before = live.taken();
+  const before = await usualOf(live);
 
   const from = performance.now();
   const filter = { functionId: "bench-broken" };
@@ -245,17 +252,13 @@ async function replay(place: Place): Promise<void> {
   const { url, adminKey: apiKey } = server;
   const live = openLive(server, "bench.live");
   const ofOne = openLive(server, "bench.wanted");
-  const liveOne = createFunction<Record<string, { at: number }>>(
-    { id: "bench-live", triggers: [{ event: "bench.live" }] },
-    async ({ event }) => live.handled(event.data),
-  );
   const wanted = createFunction<Record<string, { at?: number }>>(
     { id: "bench-wanted", triggers: [{ event: "bench.wanted" }] },
     async ({ event: { data } }) => {
       if (data.at !== undefined) ofOne.handled({ at: data.at });
     },
   );
-  const worker = createWorker({ url, apiKey, functions: [liveOne, wanted], maxConcurrentJobs: 100 });
+  const worker = createWorker({ url, apiKey, functions: [liveOne(live), wanted], maxConcurrentJobs: 100 });
   await worker.start();
   live.begin();
   ofOne.begin();
@@ -306,17 +309,9 @@ async function deletion(place: Place): Promise<void> {
   await planted(place, plantFailed);
   const live = openLive(server, "bench.live");
   const { url, adminKey: apiKey } = server;
-  const liveOne = createFunction<Record<string, { at: number }>>(
-    { id: "bench-live", triggers: [{ event: "bench.live" }] },
-    async ({ event }) => live.handled(event.data),
-  );
-  const worker = createWorker({ url, apiKey, functions: [liveOne], maxConcurrentJobs: 100 });
+  const worker = createWorker({ url, apiKey, functions: [liveOne(live)], maxConcurrentJobs: 100 });
   await worker.start();
-  live.begin();
-  await Bun.sleep(settleMs);
-  live.taken();
-  await Bun.sleep(quietMs);
-  const before = live.taken();
+  const before = await usualOf(live);
   const client = clientOf(server);
   const from = performance.now();
   let gone = 0;

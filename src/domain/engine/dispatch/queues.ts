@@ -189,8 +189,8 @@ export class FunctionQueues {
   }
 
   /**
-   * A look found that the function pins its runs, or does so no more: its polls and idle workers go to other
-   * queues, whose lanes nobody has looked at yet.
+   * A look found that the function pins its runs, or does so no more. Its polls and idle workers go to other
+   * queues, which look at their lanes anew.
    */
   repin({ environmentId, functionId }: FunctionQueue, pins: boolean): void {
     const key = `${environmentId}\n${functionId}`;

@@ -19,7 +19,7 @@ interface MeteredEvent {
   runs: readonly unknown[];
 }
 
-/** Of what nobody sent in, none. */
+/** An event that the server emits by itself costs its tenant no bytes. */
 const bytesOf = ({ name, data, metadata }: MeteredEvent): number =>
   name === runFailedEvent
     ? 0

@@ -216,7 +216,7 @@ export const shownTarget = ({ type, url = "", secret, to }: RuleTarget): RuleTar
 export const lineOf = ({ type, url = "", to = [] }: RuleTarget): string =>
   `${type} ${type === "email" ? to.join(", ") : type === "slack" ? maskedUrl(url) : url.replace(/[?#].*$/, "")}`;
 
-/** Knows a target again; nobody reads a URL from it. */
+/** Tells whether two targets are the same. The URL of a target cannot be read from its hash. */
 export const hashOf = (target: RuleTarget): string =>
   createHash("sha256").update(JSON.stringify(target)).digest("hex").slice(0, 40);
 

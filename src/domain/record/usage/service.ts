@@ -66,7 +66,7 @@ const runsInWorkers = ({ type }: { type: string }): boolean => type === "invoke"
 const leaves = ({ ends, next, historyType }: UsedReport): boolean =>
   (ends !== null || next !== "leased") && historyType !== "run.released";
 
-/** The connection was lost: whether the store has it nobody knows. */
+/** The connection was lost before the answer: the store may have written the rows, or not. */
 const mayBeWritten = (error: unknown): boolean =>
   error instanceof StoreError && error.trouble === "unavailable";
 
