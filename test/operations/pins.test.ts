@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { pinnedPlaces } from "../../src/domain/engine/runs/pins/pin-rows.ts";
 import {
   type Client,
   createClient,
@@ -253,6 +254,27 @@ describe.each(engines)("pinned runs on %s", (engine) => {
     const next = await start("f2", { id, pin: false }, twoParts("f2"));
     expect((await reaches(runId, ({ status }) => status === "completed")).output).toEqual(["f1", "f2"]);
     await next.drain();
+  });
+
+  test("a look goes on behind any place, so that many places of one tenant hide none of another", async () => {
+    const ids = ["places-a", "places-b"];
+    for (const id of ids) {
+      for (const name of ["v1", "v2"]) {
+        const worker = await start(name, { id }, twoParts(name));
+        await waits(await begin(id));
+        await worker.drain();
+      }
+    }
+    const { store } = server.running.domain;
+    const all = await pinnedPlaces(store);
+    expect(ids.flatMap((id) => all.filter(({ functionId }) => functionId === id))).toMatchObject(
+      ids.flatMap((functionId) => [
+        { functionId, deployment: "v1", state: "waiting" },
+        { functionId, deployment: "v2", state: "waiting" },
+      ]),
+    );
+    for (const [at, after] of all.entries())
+      expect(await pinnedPlaces(store, { after })).toEqual(all.slice(at + 1));
   });
 
   test("what is refused names its field, and a pin is no part of the definition's hash", async () => {

@@ -21,23 +21,28 @@ const shown = sql.raw(
 );
 
 /**
- * Where runs are pinned, of all environments or one. The index of pinned runs is walked in jumps from one
- * place to the next, so that however many runs there are at a place, it costs one.
+ * Where runs are pinned, of all environments or one, in the order of the places, and behind one of them. The
+ * index of pinned runs is walked in jumps from one place to the next, so that however many runs there are at
+ * a place, it costs one.
  */
 export function pinnedPlaces(
   store: Pick<Store, "all" | "seams">,
-  environmentId?: string,
+  { environmentId, after }: { environmentId?: string; after?: PinnedPlace | undefined } = {},
 ): Promise<PinnedPlace[]> {
   const here = environmentId === undefined ? sql.empty : sql` AND e.environment_id = ${environmentId}`;
   const order = sql.raw(columnsOf("e"));
-  if (store.seams.engine === "postgres")
+  if (store.seams.engine === "postgres") {
+    const behind = after
+      ? sql` AND (${order}) > (${after.environmentId}, ${after.functionId}, ${after.deployment}, ${after.state})`
+      : sql.empty;
     return store.all(sql`WITH RECURSIVE place AS (
-        (SELECT ${order} FROM executions e WHERE e.pinned_to IS NOT NULL${here} ORDER BY ${order} LIMIT 1)
+        (SELECT ${order} FROM executions e WHERE e.pinned_to IS NOT NULL${here}${behind} ORDER BY ${order} LIMIT 1)
         UNION ALL
         SELECT n.* FROM place CROSS JOIN LATERAL (SELECT ${order} FROM executions e
           WHERE e.pinned_to IS NOT NULL${here} AND (${order}) > (${sql.raw(columnsOf("place"))})
           ORDER BY ${order} LIMIT 1) n)
       SELECT ${shown} FROM place LIMIT ${pinPlacesMax}`);
+  }
   // SQLite finds a place in an index by one comparison behind equalities, not by a row of several.
   const next = (place: number) => {
     const same = key.slice(0, place).map((name) => `e.${name} = l.${name} AND `);
@@ -45,10 +50,15 @@ export function pinnedPlaces(
       `${same.join("")}e.${key[place]} > l.${key[place]}`,
     )} ORDER BY ${order} LIMIT 1)`;
   };
+  const behind = sql`SELECT COALESCE(${next(3)}, ${next(2)}, ${next(1)}, ${next(0)})`;
+  const first = after
+    ? sql`${behind} FROM (SELECT ${after.environmentId} AS environment_id, ${after.functionId} AS function_id,
+        ${after.deployment} AS pinned_to, ${after.state} AS state) l`
+    : sql`SELECT (SELECT e.rowid FROM executions e WHERE e.pinned_to IS NOT NULL${here} ORDER BY ${order} LIMIT 1)`;
   return store.all(sql`WITH RECURSIVE at(id) AS (
-      SELECT (SELECT e.rowid FROM executions e WHERE e.pinned_to IS NOT NULL${here} ORDER BY ${order} LIMIT 1)
+      ${first}
       UNION ALL
-      SELECT COALESCE(${next(3)}, ${next(2)}, ${next(1)}, ${next(0)}) FROM at CROSS JOIN executions l ON l.rowid = at.id)
+      ${behind} FROM at CROSS JOIN executions l ON l.rowid = at.id)
     SELECT ${shown} FROM at CROSS JOIN executions e ON e.rowid = at.id LIMIT ${pinPlacesMax}`);
 }
 

@@ -5,7 +5,7 @@ import type { Definitions, DefinitionsCache, FunctionDefinition } from "../../fu
 import { neverWakesAt } from "../execution/commit-reports.ts";
 import { getRun } from "../rows.ts";
 import type { QueueHint, Run } from "../run.ts";
-import { pinSliceMax } from "./limits.ts";
+import { pinPlacesMax, pinSliceMax, pinSlicesMax } from "./limits.ts";
 import * as rows from "./pin-rows.ts";
 
 /** A node says that it knows runs of state `stranded`. */
@@ -61,32 +61,41 @@ export function openPins({ store, clock, definitions, everyNodeKnows, onQueued, 
     return { to: "stranded" as const, wakeAt: until ?? neverWakesAt, now, detail: { deployment, until } };
   }
 
+  /** Answers whether some are left for the next tick: a long queue keeps no other place waiting. */
   async function settle(
     write: Store["write"],
     place: rows.PinnedPlace,
     how: Parameters<typeof moveOf>[1],
-  ): Promise<void> {
+  ): Promise<boolean> {
     const { environmentId, functionId } = place;
-    for (let full = true; full; ) {
+    let isFull = true;
+    for (let slice = 0; isFull && slice < pinSlicesMax; slice++) {
       const move = moveOf(place, how);
-      if (!move) return;
+      if (!move) return false;
       const moved = await write((session) => rows.moveAtPlace(session, place, move));
-      full = moved.length === pinSliceMax;
+      isFull = moved.length === pinSliceMax;
       onMoved(moved.map((row) => ({ runId: row.run_id, environmentId })));
       const lanes = new Set(moved.map((row) => row.lane_id));
       if (move.to === "queued") onQueued([...lanes].map((lane) => hintOf(environmentId, functionId, lane)));
     }
+    return isFull;
   }
+
+  /** Where the next look begins: one that met more places than it goes through is followed by the rest. */
+  let after: rows.PinnedPlace | undefined;
 
   return {
     /**
      * The tick of loop `runs.pins`: what is queued for a deployment without a worker is stranded, and queued
      * again when one comes. An environment that cannot be read holds up no other.
      */
-    async lookOnce(write: Store["write"]): Promise<void> {
-      const all = await rows.pinnedPlaces(store);
+    async lookOnce(write: Store["write"]): Promise<{ againInMs?: number }> {
+      const all = await rows.pinnedPlaces(store, { after });
+      after = all.length === pinPlacesMax ? all.at(-1) : undefined;
+      let isLeft = after !== undefined;
       const places = all.filter(({ state }) => state === "queued" || state === "stranded");
-      if (places.length === 0 || !(await everyNodeKnows())) return;
+      if (places.length === 0) return isLeft ? { againInMs: 0 } : {};
+      if (!(await everyNodeKnows())) return {};
       const workers = await workersOf([...new Set(places.map((place) => place.environmentId))]);
       const live = new Set(
         workers.flatMap((worker) => worker.functionIds.map((functionId) => placeOf(worker, functionId))),
@@ -98,11 +107,13 @@ export function openPins({ store, clock, definitions, everyNodeKnows, onQueued, 
           const { environmentId, functionId } = place;
           if (!known.has(environmentId)) known.set(environmentId, definitions.current(environmentId));
           const definition = (await known.get(environmentId))?.functions.get(functionId)?.definition;
-          await settle(write, place, { isLive: live.has(placeOf(place, functionId)), definition });
+          const isLive = live.has(placeOf(place, functionId));
+          if (await settle(write, place, { isLive, definition })) isLeft = true;
         } catch (error) {
           if (!(error instanceof Fault && error.kind === "not_found")) failed ??= { error };
         }
       if (failed) throw failed.error;
+      return isLeft ? { againInMs: 0 } : {};
     },
 
     /** Those that are connected, or that runs are pinned to, by their names. */
@@ -157,7 +168,7 @@ async function deploymentsOf(
   environmentId: string,
   connected: Promise<rows.DeployedWorker[]>,
 ): Promise<Deployment[]> {
-  const [places, workers] = await Promise.all([rows.pinnedPlaces(store, environmentId), connected]);
+  const [places, workers] = await Promise.all([rows.pinnedPlaces(store, { environmentId }), connected]);
   const found = new Map<string, Deployment>();
   const of = (name: string): Deployment => {
     const none = { name, workers: 0, since: null, runs: 0, runsCapped: false, held: 0, functionIds: [] };
