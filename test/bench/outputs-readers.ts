@@ -58,4 +58,6 @@ process.on("SIGUSR2", () => {
   const [p50, p99, max] = [percentile(sorted, 0.5), percentile(sorted, 0.99), sorted.at(-1) ?? 0];
   process.stdout.write(`${JSON.stringify({ chunks, wrong, ended, p50, p99, max })}\n`);
 });
+// Ends by a signal or with its parent, not with its last reader.
+setInterval(() => {}, 60_000);
 process.stdout.write("ready\n");
