@@ -10,7 +10,12 @@ const attacksMax = 3;
 test("no neighbour holds the house", async () => {
   const rows: string[] = [];
   const { breaches, attempts } = await suite.run({
-    ...{ seed: 1, long: false, engines, log: (line: string) => rows.push(line) },
+    ...{
+      seed: 1,
+      long: false,
+      engines: engines.filter((engine) => isNight || engine === "libsql"),
+      log: (line: string) => rows.push(line),
+    },
   });
   console.log(rows.join("\n"));
   expect(breaches).toEqual([]);

@@ -1,13 +1,12 @@
 import type { LoggedEvent } from "../../src/domain/log/core/service.ts";
 import { deliveriesOf } from "../../src/domain/realtime/pubsub/delivery.ts";
-import type { Frames } from "../../src/domain/realtime/pubsub/frames.ts";
-import { Hub } from "../../src/domain/realtime/pubsub/hub.ts";
+import { Hub, type HubDeps } from "../../src/domain/realtime/pubsub/hub.ts";
 import { readSubscriptionOptions } from "../../src/domain/realtime/pubsub/options.ts";
 import { eventFrame } from "../../src/domain/realtime/pubsub/socket-frames.ts";
 import { systemClock } from "../../src/kit/clock.ts";
 import { median } from "./figures.ts";
 
-const noFrames: Pick<Frames, "want"> = { want() {} };
+const noFrames: HubDeps["frames"] = { want() {}, async announce() {} };
 
 const eventOf = (name: string, number: number): LoggedEvent =>
   ({

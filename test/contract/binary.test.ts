@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { existsSync } from "node:fs";
-import { mkdir, mkdtemp, readdir, writeFile } from "node:fs/promises";
+import { copyFile, mkdir, mkdtemp, readdir, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import packageFile from "../../package.json" with { type: "json" };
@@ -8,6 +8,7 @@ import { version } from "../../src/kit/version.ts";
 import { firstRun, firstRunPage, recordFirstRun } from "../support/first-run.ts";
 import { program } from "../support/package-program.ts";
 import {
+  executableVariable,
   findProgram,
   freePort,
   type RunningProgram,
@@ -77,7 +78,12 @@ describe("the server as one executable", () => {
   beforeAll(async () => {
     folder = await mkdtemp(join(tmpdir(), "svc-one-file-"));
     await Promise.all(["bin", "home", "data"].map((name) => mkdir(join(folder, name))));
-    await run([process.execPath, join(root, "src/build/binary.ts"), join(folder, "bin/svc")]);
+    const built = process.env[executableVariable];
+    if (built === undefined)
+      await run([process.execPath, join(root, "src/build/binary.ts"), join(folder, "bin/svc")]);
+    else
+      for (const name of ["svc", "sbom.json", "LICENSES.txt"])
+        await copyFile(join(dirname(built), name), join(folder, "bin", name));
     const port = `${await freePort()}`;
     url = `http://127.0.0.1:${port}`;
     variables = {

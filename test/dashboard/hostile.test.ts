@@ -5,7 +5,7 @@ import { benign, isHeldOrLogin, walk } from "../support/hostile-names.ts";
 import { startTestServer, type TestServer } from "../support/server.ts";
 import { furnish, policyIn } from "./furnish.ts";
 import { dataPaths, furnishData } from "./furnish-data.ts";
-import { functionWithWorker, sessionOf, stepOf, visit } from "./visit.ts";
+import { functionWithWorker, sessionOf, stepOf, turnTo, visit } from "./visit.ts";
 
 const script = '<img src=x onerror="window.broken=1"><script>window.broken=1</script>';
 const hostile = [
@@ -106,10 +106,9 @@ describe("hostile content in the dashboard", () => {
     ];
     await inChrome(async (browser) => {
       const { page, complaints } = await visit(browser, server, { path: "overview", session });
+      await page.getByText("Live", { exact: true }).waitFor();
       for (const path of paths) {
-        await page.goto(`${server.url}/dashboard/org_default/${server.env}/${path}`);
-        await page.getByText("Live", { exact: true }).waitFor();
-        await page.locator("main[aria-busy=false]").waitFor();
+        await turnTo(page, `${server.url}/dashboard/org_default/${server.env}/${path}`);
         await isAlive(page);
       }
       await page.goto(`${server.url}/dashboard/org_default/${server.env}/runs/${run}`);
@@ -162,12 +161,7 @@ describe("hostile content in the dashboard", () => {
       const ofPage = new Map<string, number>();
       const showing = new Set<string>();
       for (let next = wanted.shift(); next !== undefined; next = wanted.shift()) {
-        await page.evaluate(async (href) => {
-          history.pushState(null, "", href);
-          dispatchEvent(new PopStateEvent("popstate"));
-          for (let frame = 0; frame < 3; frame++) await new Promise(requestAnimationFrame);
-        }, next);
-        await page.locator("main[aria-busy=false]").waitFor();
+        await turnTo(page, next);
         const [isBroken, isShown] = await page.evaluate(
           (text) => ["broken" in window, document.body.textContent.includes(text)],
           '"><img src=x',

@@ -12,7 +12,7 @@ import { dataScenes } from "./scenes-data.ts";
 import { operationScenes } from "./scenes-operation.ts";
 import { platformScenes } from "./scenes-platform.ts";
 import { workScenes } from "./scenes-work.ts";
-import { platformSessionOf, sessionOf, visit } from "./visit.ts";
+import { platformSessionOf, sessionOf, turnTo, visit } from "./visit.ts";
 
 /** Every page of the navigation has a scene, those of the platform too. */
 export const scenes = {
@@ -101,8 +101,7 @@ async function play(
       };
       // Who signs in is led to the first page of its own.
       await page.locator("nav[aria-label=Pages] a").first().waitFor();
-      await page.goto(page.url().replace(/[^/]+$/, path));
-      await page.locator("main[aria-busy=false]").waitFor();
+      await turnTo(page, page.url().replace(/[^/]+$/, path));
       await page.getByText("Live", { exact: true }).waitFor();
       await scene.awaits?.(stage);
       const since = lived.now();

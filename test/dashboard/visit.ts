@@ -69,6 +69,16 @@ export async function visit(
   return { page, complaints };
 }
 
+/** Turns the page to an address of its own as a link in it does: without loading it anew. */
+export async function turnTo(page: Page, href: string): Promise<void> {
+  await page.evaluate(async (to) => {
+    history.pushState(null, "", to);
+    dispatchEvent(new PopStateEvent("popstate"));
+    for (let frame = 0; frame < 3; frame++) await new Promise(requestAnimationFrame);
+  }, href);
+  await page.locator("main[aria-busy=false]").waitFor();
+}
+
 /** Ids of all rows, from the first to the last, as somebody sees them who scrolls through the list of runs. */
 export const scrolledThrough = (page: Page): Promise<string[]> =>
   page.evaluate(async () => {

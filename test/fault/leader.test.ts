@@ -107,6 +107,7 @@ describe("leadership of three nodes", () => {
       expect(healthy.nodes.length).toBe(3);
       // One a duty.
       expect(healthy.leaders.map((leader: { duty: string }) => leader.duty).sort()).toEqual([
+        "alerts",
         "cron",
         "outbox",
         "retention",

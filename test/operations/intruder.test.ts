@@ -101,17 +101,9 @@ describe("an intruder from another org with the same names", () => {
     expect([...options.ids.keys()].sort()).toEqual(
       expect.arrayContaining(["ak", "env", "evt", "org", "pol", "role", "run", "usr"]),
     );
-    const found = await reached(server, victim.visitors.admin!, options.ids);
-    expect(found).toEqual(
-      expect.arrayContaining([
-        "events.get",
-        "runs.get",
-        "roles.get",
-        "policies.get",
-        "users.get",
-        "keys.get",
-      ]),
-    );
+    const reads = ["events.get", "runs.get", "roles.get", "policies.get", "users.get", "keys.get"];
+    const found = await reached(server, { visitor: victim.visitors.admin!, ids: options.ids, reads });
+    expect(found.sort()).toEqual(reads.sort());
   }, 120_000);
 
   test("would be seen in every list: its own admin finds something in it (test/support/made.ts)", async () => {
@@ -146,7 +138,7 @@ describe("an intruder from another org with the same names", () => {
     const { admin, session } = intruder.visitors;
     const visitors = { admin: admin!, session: session! };
     const { intrusions, calls } = await intrudeBeside({ ...options, visitors, own });
-    expect(calls).toBeGreaterThan(1_000);
+    expect(calls).toBeGreaterThan(500);
     expect(intrusions.filter(({ way }) => !way.startsWith("GET /test/"))).toEqual([]);
   }, 900_000);
 

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { connect } from "node:http2";
 import { everyWay, go } from "../support/every-route.ts";
+import { isNight } from "../support/night.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
 import { bearerProtocol } from "../support/sockets.ts";
 
@@ -43,7 +44,10 @@ const pages = (own: string): Page[] => {
   ];
 };
 
-describe.each(engines)("the credential that a request uses, on %s", (engine) => {
+// What speaks for a request is settled before any store is asked: by day on one engine.
+const asked = engines.filter((engine) => isNight || engine === "libsql");
+
+describe.each(asked)("the credential that a request uses, on %s", (engine) => {
   let server: TestServer;
   let cookie = "";
   let key = "";

@@ -153,13 +153,12 @@ function shown(answer: Shown, sent: string): string {
   return `${answer.status} ${text}`;
 }
 
-/** Ids that each way is tried with by each visitor but the first, who tries all. */
-const idsByDay = 2;
-/** What tests plant is for every visitor to find. */
-const isEachTried = (visitorAt: number, way: Way) =>
-  visitorAt === 0 || way.operation.name.startsWith("test.");
-/** Own ids that stand beside one of the victim's. */
-const besideByDay = 1;
+/** Ids that each way is tried with by the first visitor, and by each other one. */
+const idsByDay = { first: 12, others: 2 };
+/** Ids of the victim's at each place beside own ones, and own ids that stand beside each. */
+const besideByDay = { theirs: 12, own: 1 };
+/** What tests plant is for every visitor to find, with every id. */
+const isPlanted = (way: Way) => way.operation.name.startsWith("test.");
 
 export interface Intrusion {
   way: string;
@@ -186,7 +185,8 @@ export async function intrude(options: IntruderOptions): Promise<{ intrusions: I
   const intrusions: Intrusion[] = [];
   let calls = 0;
   const secrets = [...markers, ...ids.values()];
-  const some = inTurn([...ids], idsByDay);
+  const ofFirst = inTurn([...ids], idsByDay.first);
+  const ofOthers = inTurn([...ids], idsByDay.others);
   for (const way of everyWay(server.running.registry)) {
     const ask = async (visitor: Visitor, id: string) => {
       calls++;
@@ -200,7 +200,7 @@ export async function intrude(options: IntruderOptions): Promise<{ intrusions: I
         for (const secret of secrets)
           if (secret !== sent && text.includes(secret)) tell(`answers ${secret}: ${text.slice(0, 200)}`);
       };
-      for (const [kind, id] of isEachTried(at, way) ? ids : some()) {
+      for (const [kind, id] of isPlanted(way) ? ids : at === 0 ? ofFirst() : ofOthers()) {
         const other = nobodys(id);
         if (isDeaf(id)) {
           const { text } = await ask(visitor, id);
@@ -231,15 +231,16 @@ export async function intrudeBeside(
   const intrusions: Intrusion[] = [];
   let calls = 0;
   const secrets = [...markers, ...ids.values()];
-  const some = inTurn([...own.values()], besideByDay);
+  const theirsInTurn = inTurn([...ids], besideByDay.theirs);
+  const ownInTurn = inTurn([...own.values()], besideByDay.own);
   for (const way of everyWay(server.running.registry)) {
     const places = placesOf(way);
     // The trail tells an org again what its people have sent.
     if (places.length < 2 || way.operation.name.startsWith("audit.")) continue;
     for (const [name, visitor] of Object.entries(visitors))
       for (const place of places)
-        for (const [kind, id] of ids)
-          for (const beside of some()) {
+        for (const [kind, id] of isPlanted(way) ? ids : theirsInTurn())
+          for (const beside of ownInTurn()) {
             const idAt = (at: Place["in"], field: string, sent: string) =>
               at === place.in && field === place.name ? sent : beside;
             const ask = (sent: string) => {
@@ -276,15 +277,14 @@ export async function intrudeBeside(
   return { intrusions, calls };
 }
 
-/** Reads that tell the victim's own admin a real id from nobody's: proof that the probes reach what they are meant to. */
+/** Which of these reads tell the victim's own admin a real id from nobody's: proof that the probes reach what they are meant to. */
 export async function reached(
   server: TestServer,
-  visitor: Visitor,
-  ids: ReadonlyMap<string, string>,
+  { visitor, ids, reads }: { visitor: Visitor; ids: ReadonlyMap<string, string>; reads: readonly string[] },
 ): Promise<string[]> {
   const found = new Set<string>();
   for (const way of everyWay(server.running.registry)) {
-    if (!way.operation.reads) continue;
+    if (!reads.includes(way.operation.name)) continue;
     for (const id of ids.values()) {
       const [real, none] = await Promise.all(
         [id, nobodys(id)].map((one) =>
@@ -316,12 +316,12 @@ export async function unshown(options: IntruderOptions): Promise<string[]> {
   const { server, visitors, ids, markers } = options;
   const secrets = [...markers, ...ids.values()];
   const shows = new Map<string, boolean>();
-  // The record of requests holds the last ones alone: it is asked while those that furnished the org are in it.
-  const isRecord = ({ operation }: { operation: { name: string } }) => operation.name === "debug.requests";
+  // The record of requests begins with the first call, and holds the last ones alone: those that ask here, with ids in their paths.
   const ways = [...everyWay(server.running.registry)];
-  for (const way of [...ways.filter(isRecord), ...ways.filter((one) => !isRecord(one))]) {
+  const records = ways.filter(({ operation }) => operation.name === "debug.requests");
+  for (const way of [...records, ...ways, ...records]) {
     const { name, reads, mode } = way.operation;
-    if (!reads || mode !== "unary") continue;
+    if (!reads || mode !== "unary" || shows.get(name) === true) continue;
     const ask = (id: string, body = probe(way, id)) =>
       go(server.url, way, visitors.admin!, { param: () => id, body });
     const look = ({ status, text }: Shown, asked: string, isTold = false) => {
@@ -331,6 +331,7 @@ export async function unshown(options: IntruderOptions): Promise<string[]> {
     };
     look(await ask("none", {}), "");
     for (const id of ids.values()) {
+      if (shows.get(name) === true) break;
       const [real, none] = [await ask(id), await ask(nobodys(id))];
       const isNamed = way.path.includes("{") || JSON.stringify(probe(way, id)).includes(id);
       look(real, id, isNamed && shown(real, id) !== shown(none, nobodys(id)));

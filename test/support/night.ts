@@ -53,6 +53,16 @@ export const leftToNight: readonly Left[] = [
         ...["oidc-hostile", "oidc-device", "issuers", "people", "policy-things", "worker-goodbyes"],
         ...["sdk-branches", "sdk-errors", "sdk-given-values", "sdk-large-reports", "worker-stream"],
         ...["unsent-jobs", "worker-leases", "workers", "large-pages", "made-under-deleted"],
+        ...[
+          "alert-messages",
+          "crowds",
+          "oidc",
+          "platform",
+          "push-moves",
+          "rehearsal",
+          "run-logs",
+          "step-retries",
+        ],
       ].map((name) => `operations/${name}`),
     ],
   },
@@ -67,18 +77,18 @@ export const leftToNight: readonly Left[] = [
     files: ["behind", "live", "runs", "shell", "steering"].map((name) => `dashboard/${name}`),
   },
   {
-    why: "every write of the pages by keys, and by the mouse: the scenes of all pages by the mouse by day",
+    why: "every write of the pages by keys, and by the mouse: every second scene by the mouse by day",
     files: ["access", "connections", "data", "functions", "platform", "runs"].map(
       (name) => `dashboard/actions-${name}`,
     ),
   },
   {
-    why: "the scenes of all pages by keys, and at three nodes: by the mouse on PostgreSQL by day",
+    why: "the scenes of all pages by keys, and at three nodes: every second by the mouse on PostgreSQL by day",
     engine: "libsql",
     files: ["dashboard/pages"],
   },
   {
-    why: "the scenes of all pages at three nodes: at one by day",
+    why: "the scenes of all pages at three nodes: every second at one by day",
     files: ["cluster/pages"],
   },
   {
@@ -102,7 +112,7 @@ export const leftToNight: readonly Left[] = [
   },
   {
     why: "the same promises as elsewhere by day, played once more in another form",
-    files: ["dashboard/executable", "fault/demo"],
+    files: ["cluster/failover-times", "dashboard/executable", "fault/demo", "fault/disk-full-times"],
   },
 ];
 

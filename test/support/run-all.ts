@@ -132,7 +132,12 @@ async function runAll(extra: string[]): Promise<boolean> {
   await provide();
   const installed = await step([process.execPath, "install", "--frozen-lockfile"]);
   if (installed !== 0) throw new Error("bun install --frozen-lockfile failed");
-  const checkExit = await step([process.execPath, "run", "check"]);
+  const folder = await mkdtemp(join(tmpdir(), "svc-test-"));
+  // Each keeps one core busy.
+  const [checkExit] = await Promise.all([
+    step([process.execPath, "run", "check"]),
+    isNight ? undefined : buildServer(folder),
+  ]);
   const checkedSeconds = (performance.now() - startedAt) / 1_000;
 
   const paths = [...new Bun.Glob("test/**/*.test.{ts,tsx}").scanSync({ cwd: root })]
@@ -147,8 +152,6 @@ async function runAll(extra: string[]): Promise<boolean> {
   const wanted = shares.filter(
     (share) => (isNight || !waitsForNight(share)) && (touched?.has(share.file) ?? true),
   );
-  const folder = await mkdtemp(join(tmpdir(), "svc-test-"));
-  if (!isNight) await buildServer(folder);
   // A screenshot of each look of each page takes minutes, and nobody looks at those of a machine that is thrown away.
   if (!process.env.CI) process.env.DASHBOARD_SHOTS ??= await mkdtemp(join(tmpdir(), "svc-shots-"));
   const done = await runShares(wanted, { root, folder, extra: rest }).finally(() => removeFolder(folder));

@@ -113,3 +113,11 @@ test("the runbook names metrics that there are, and files", () => {
   );
   expect(files.filter((name) => !existsSync(join(folder, name)))).toEqual([]);
 });
+
+test("the chart refuses each secret among its settings, and knows no setting that is not", () => {
+  const { properties } = JSON.parse(read("helm/values.schema.json"));
+  const refused: string[] = properties.settings.propertyNames.not.enum;
+  const rows: { env?: string; secret?: boolean }[] = Object.values(settings);
+  expect(rows.flatMap(({ env, secret }) => (secret && !refused.includes(env!) ? [env] : []))).toEqual([]);
+  expect(refused.filter((name) => !rows.some(({ env }) => env === name))).toEqual([]);
+});

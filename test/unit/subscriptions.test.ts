@@ -33,6 +33,8 @@ describe("subscriptions", () => {
   let frames: Frames;
   let feeds: Feeds;
   let pubsub: PubSub;
+  /** The frames of one of several nodes, and those of another. */
+  let amongOthers: (passedOn: (other: Frames) => void) => void;
   /** Reads of the past that fail. */
   let failures = 0;
   let position = 0;
@@ -80,7 +82,17 @@ describe("subscriptions", () => {
       topicsPast: openTopicsPast(store),
     });
     const changePlaces = async (id: string) => [id];
-    pubsub = openPubSub({ store, clock, log: silentLog, sources, frames, joinGroup: noGroups, changePlaces });
+    const deps = { store, clock, log: silentLog, sources, joinGroup: noGroups, changePlaces };
+    pubsub = openPubSub({ ...deps, frames });
+    amongOthers = (passedOn) => {
+      const join = localNetwork();
+      const nodeOf = (nodeId: string) => busOver(join({ clock, nodeId, onError: () => {} }), silentLog);
+      const framesOf = (self: string, listening: () => Promise<void>) =>
+        openFrames({ bus: { ...nodeOf(self), kind: "nats", listening }, clock, log: silentLog, self });
+      const other = framesOf("b", async () => {});
+      frames = framesOf("a", () => Promise.resolve().then(() => passedOn(other)));
+      pubsub = openPubSub({ ...deps, frames });
+    };
   });
 
   /** Commits events as an emit would, and tells the feed of this node unless another node did it. */
@@ -261,6 +273,16 @@ describe("subscriptions", () => {
     expect(wanted()).toEqual(["runs", "steps", "workers"]);
     for (const each of [ends, workers, steps]) each.stop();
     expect(wanted()).toEqual([]);
+  });
+
+  test("other nodes make its frames when a subscription is confirmed", async () => {
+    const made: boolean[] = [];
+    amongOthers((other) => made.push(other.wants("steps", env)));
+    const steps = await subscribe({ pattern: "system.run.r.step.*.failed" });
+    const again = await subscribe({ pattern: "system.run.q.step.*.failed" });
+    // When its hub listens, and when it was announced; the second has nothing to announce.
+    expect(made).toEqual([false, true]);
+    for (const each of [steps, again]) each.stop();
   });
 
   test("interest in run frames comes and goes with its subscriptions", async () => {

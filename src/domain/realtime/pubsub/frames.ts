@@ -95,6 +95,12 @@ export const isFrameToken = (environmentId: string): boolean =>
   !/[.*>\s\p{Cc}]/u.test(environmentId) &&
   Buffer.byteLength(environmentId) <= frameEnvironmentBytesMax;
 
+/** Hints of interest in these environments. Nodes before 0.37 expect `wanted` in every one. */
+function* hintsOf(kind: FrameKind, environmentIds: readonly string[]) {
+  for (let from = 0; from < environmentIds.length; from += frameSliceMax)
+    yield { wanted: [], [fieldOf[kind]]: environmentIds.slice(from, from + frameSliceMax) };
+}
+
 export function openFrames({ bus, clock, log, self }: FramesDeps) {
   const listeners = new Map<string, Set<(frame: Frame) => void>>();
   const interest = Object.fromEntries(
@@ -115,13 +121,7 @@ export function openFrames({ bus, clock, log, self }: FramesDeps) {
   };
 
   const publishInterest = (kind: FrameKind, environmentIds: readonly string[]) => {
-    for (let from = 0; from < environmentIds.length; from += frameSliceMax)
-      interestHints.publish({
-        from: self,
-        // Nodes before 0.37 expect `wanted` in every interest hint.
-        wanted: [],
-        [fieldOf[kind]]: environmentIds.slice(from, from + frameSliceMax),
-      });
+    for (const hint of hintsOf(kind, environmentIds)) interestHints.publish({ from: self, ...hint });
   };
 
   if (!isAlone)
@@ -134,10 +134,7 @@ export function openFrames({ bus, clock, log, self }: FramesDeps) {
     });
 
   const frames = {
-    /**
-     * Never throws. Drops frames of an environment id that is no frame token, and of the platform's own
-     * streams.
-     */
+    /** Never throws. Drops frames of an id that is no frame token, and of the platform's own streams. */
     publish(environmentId: string, topic: FrameTopic, payload: Record<string, unknown>) {
       frames.send(environmentId, { topic, data: JSON.stringify(payload), at: clock.now() });
     },
@@ -185,6 +182,19 @@ export function openFrames({ bus, clock, log, self }: FramesDeps) {
      * say so is waited for `frameListenMsMax`.
      */
     listening: () => bus.listening(frameListenMsMax),
+
+    /**
+     * Resolves when the bus has passed on to all nodes that these kinds will have a reader here: who is told
+     * afterwards that its subscription stands gets what any node makes from then on.
+     */
+    async announce(kinds: readonly FrameKind[], environmentIds: readonly string[]): Promise<void> {
+      const fresh = isAlone
+        ? []
+        : kinds.map((kind) => [kind, environmentIds.filter((id) => !interest[kind].mine.has(id))] as const);
+      if (fresh.every(([, ids]) => ids.length === 0)) return;
+      for (const [kind, ids] of fresh) publishInterest(kind, ids);
+      await bus.listening(frameListenMsMax);
+    },
 
     /** Counts a reader on this node that came, or went. */
     want(kind: FrameKind, environmentId: string, wanted: boolean) {

@@ -9,8 +9,8 @@ import {
   type Member,
 } from "./channel.ts";
 import { Delivery, type TopicDelivery } from "./delivery.ts";
-import type { Frame, Frames } from "./frames.ts";
-import { tokensOf } from "./rules.ts";
+import type { Frame, FrameKind, Frames } from "./frames.ts";
+import { frameKindsOf, tokensOf } from "./rules.ts";
 import type { SourceEntry } from "./source.ts";
 import { type Judge, openJudge, tooMuch, type Verdicts } from "./verdicts.ts";
 
@@ -45,7 +45,7 @@ const backlogMax = 10_000;
 
 export interface HubDeps {
   environmentId: string;
-  frames: Pick<Frames, "want">;
+  frames: Pick<Frames, "want"> & { announce(kinds: readonly FrameKind[]): Promise<void> };
   clock: Pick<Clock, "elapsed" | "sleep">;
   /** Position of the feed: the hub was given every entry up to there. */
   fedTo: () => number;
@@ -94,6 +94,11 @@ export class Hub {
   /** The environment was deleted: nothing will come any more. */
   get isOver(): boolean {
     return this.#isOver;
+  }
+
+  /** Resolves when other nodes make the frames of this channel. */
+  announce({ pattern }: ChannelSpec): Promise<void> {
+    return this.#deps.frames.announce(frameKindsOf(pattern));
   }
 
   /** The channel of this id and broadcast; a missing one is made. */

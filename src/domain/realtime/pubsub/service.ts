@@ -104,7 +104,11 @@ export function openPubSub(deps: PubSubDeps) {
       if (group !== undefined) return subscribeInGroup(deps, spec, { ...wanted, group }, member);
       const { after, epoch } = await startOf(spec, wanted);
       const { hub: opening, release } = hubs.acquire(spec);
-      const hub = await opening.catch((error) => {
+      const announced = opening.then(async (hub) => {
+        await hub.announce(spec);
+        return hub;
+      });
+      const hub = await announced.catch((error) => {
         release();
         throw error;
       });

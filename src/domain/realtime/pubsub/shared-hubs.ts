@@ -2,7 +2,7 @@ import type { LogName } from "../../../kit/sequence.ts";
 import type { Basics } from "../../../store/store.ts";
 import { isOfChanges } from "./changed-lists.ts";
 import type { ChannelSpec } from "./channel.ts";
-import type { Frames } from "./frames.ts";
+import type { FrameKind, Frames } from "./frames.ts";
 import { Hub } from "./hub.ts";
 import { logOf } from "./rules.ts";
 import type { Sources } from "./source.ts";
@@ -78,7 +78,12 @@ export class SharedHubs {
     const name = logNameOf(spec);
     let fedTo = () => 0;
     const failed = (error: unknown) => log.error("pubsub.defect", { environmentId, error });
-    const hub = new Hub({ environmentId, frames, clock, fedTo: () => fedTo(), failed });
+    const { want } = frames;
+    const announce = (kinds: readonly FrameKind[]) => frames.announce(kinds, [environmentId]);
+    const hub = new Hub({
+      ...{ environmentId, frames: { want, announce }, clock, failed },
+      fedTo: () => fedTo(),
+    });
     const feed = await sources[name].follow(environmentId, {
       onEntries: (entries) => hub.onEntries(entries),
       onEnd() {
@@ -109,7 +114,8 @@ export class SharedHubs {
       for (const place of places) frames.want(kind, place, isWanted);
     };
     const failed = (error: unknown) => log.error("pubsub.defect", { environmentId, error });
-    const hub = new Hub({ environmentId, frames: { want }, clock, fedTo: () => 0, failed });
+    const announce = (kinds: readonly FrameKind[]) => frames.announce(kinds, places);
+    const hub = new Hub({ environmentId, frames: { want, announce }, clock, fedTo: () => 0, failed });
     const unlistens = places.map((place) => frames.listen(place, (frame) => hub.onFrame(frame)));
     await frames.listening();
     return {
