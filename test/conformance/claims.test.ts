@@ -19,6 +19,7 @@ import { openPostgres } from "../../src/store/postgres.ts";
 import { schema } from "../../src/store/schema.ts";
 import type { Store } from "../../src/store/store.ts";
 import { sharedPostgres } from "../support/postgres.ts";
+import { patience } from "../support/server.ts";
 
 const clock = systemClock();
 const environmentId = "env_a";
@@ -37,7 +38,7 @@ describe.each(["libsql", "postgres"] as const)("claims on %s", (engine) => {
     } else {
       const server = await sharedPostgres();
       const url = await server.createDatabase();
-      store = await openPostgres({ url, clock, log: silentLog });
+      store = await openPostgres({ url, clock, log: silentLog, limits: patience });
       close = async () => {
         await store.close();
         await server.dropDatabase(url);

@@ -25,6 +25,7 @@ import {
   engines,
   type Home,
   makeHome,
+  patience,
   readKey,
   startTestServer,
   type testConfig,
@@ -64,7 +65,7 @@ describe.each(engines)("first boot on %s", (engine) => {
     const home = await freshHome();
     const kept = keptLog();
     const { databaseUrl, db: file } = home.place;
-    const store = await openStore({ clock, log: kept.log, databaseUrl, file, poolSize: 4 });
+    const store = await openStore({ clock, log: kept.log, databaseUrl, file, poolSize: 4, limits: patience });
     cleanups.push(() => store.close());
     const tenancy = openTenancy({ store, clock, ids, log: kept.log, strictEnvironment: false });
     await tenancy.createDefaults();

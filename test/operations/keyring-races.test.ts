@@ -7,6 +7,7 @@ import { sql } from "../../src/kit/sql.ts";
 import { openStore } from "../../src/store/open.ts";
 import type { Store } from "../../src/store/store.ts";
 import { type Databases, sharedPostgres } from "../support/postgres.ts";
+import { patience } from "../support/server.ts";
 import { until } from "../support/until.ts";
 
 const clock = systemClock();
@@ -22,7 +23,7 @@ describe("nodes that start or rotate at once share one ring", () => {
     databaseUrl = await postgres.createDatabase();
     stores = [];
     for (let node = 0; node < nodes; node++)
-      stores.push(await openStore({ clock, log: silentLog, databaseUrl }));
+      stores.push(await openStore({ clock, log: silentLog, databaseUrl, limits: patience }));
   });
   afterAll(async () => {
     for (const store of stores) await store.close();

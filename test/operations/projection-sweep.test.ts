@@ -6,7 +6,7 @@ import { silentLog } from "../../src/kit/log.ts";
 import { sql } from "../../src/kit/sql.ts";
 import { openStore } from "../../src/store/open.ts";
 import type { Store } from "../../src/store/store.ts";
-import { engines, type Home, makeHome } from "../support/server.ts";
+import { engines, type Home, makeHome, patience } from "../support/server.ts";
 
 const clock = systemClock();
 /** More than the sweep reads at once. */
@@ -19,7 +19,15 @@ describe.each(engines)("the sweep of dropped generations on %s", (engine) => {
   beforeAll(async () => {
     home = await makeHome(engine);
     const { db: file, databaseUrl } = home.place;
-    store = await openStore({ clock, log: silentLog, poolSize: 2, hotPoolSize: 1, file, databaseUrl });
+    store = await openStore({
+      clock,
+      log: silentLog,
+      poolSize: 2,
+      hotPoolSize: 1,
+      file,
+      databaseUrl,
+      limits: patience,
+    });
   }, 120_000);
   beforeEach(() => store.write((session) => session.run(sql`DELETE FROM projection_generations`)));
   afterAll(async () => {

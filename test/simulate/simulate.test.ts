@@ -11,7 +11,7 @@ const seeds = (count: number, from = begin) =>
 const worlds = isSoak ? 100 : isNight ? 25 : 10;
 const plantedWorlds = isSoak ? 500 : 100;
 /** Seeds of worlds in which a planted bug that shows seldom does so: where a search of few worlds begins. */
-const plantedBegin: Record<string, number> = { fence: 171, timer: 41, cursor: 6, folded: 491 };
+const plantedBegin: Record<string, number> = { fence: 171, timer: 41, cursor: 6, folded: 504 };
 
 test(`every promise holds in ${worlds} worlds`, async () => {
   const wrong: string[] = [];

@@ -166,7 +166,7 @@ export interface TestServer extends Caller {
 }
 
 /** A pause of the process that tests and server share must not end a transaction: as it ships, it may last a second. */
-const patience = { idleInTransactionMs: 20_000 };
+export const patience = { idleInTransactionMs: 20_000 };
 
 /** The answer to a defect has only an id; who writes a test must see what was thrown. */
 const defectsAlone: Log = {

@@ -7,7 +7,7 @@ import { openStore } from "../../src/store/open.ts";
 import type { Session, Store } from "../../src/store/store.ts";
 import { rowsReadFor } from "./plan-rows.ts";
 import { plant } from "./plant.ts";
-import { type EngineName, makeHome } from "./server.ts";
+import { type EngineName, makeHome, patience } from "./server.ts";
 
 export const clock = systemClock();
 export const ids = systemIds(clock);
@@ -52,7 +52,14 @@ export interface SharedStore {
 export async function sharedStore(engine: EngineName): Promise<SharedStore> {
   const home = await makeHome(engine);
   const { db, databaseUrl } = home.place;
-  const bare = await openStore({ clock, log: silentLog, databaseUrl, file: db, poolSize: 4 });
+  const bare = await openStore({
+    clock,
+    log: silentLog,
+    databaseUrl,
+    file: db,
+    poolSize: 4,
+    limits: patience,
+  });
   for (const id of [greedy, modest]) await plant(bare, "heads", 1, { environment_id: `'${id}'` });
   let commits = 0;
   let servedAfter: number | undefined;

@@ -6,7 +6,7 @@ import { silentLog } from "../../src/kit/log.ts";
 import { sql } from "../../src/kit/sql.ts";
 import { openStore } from "../../src/store/open.ts";
 import type { Store } from "../../src/store/store.ts";
-import { engines, type Home, makeHome } from "../support/server.ts";
+import { engines, type Home, makeHome, patience } from "../support/server.ts";
 
 describe.each(engines)("attempts to log in, on %s,", (engine) => {
   let home: Home;
@@ -18,7 +18,7 @@ describe.each(engines)("attempts to log in, on %s,", (engine) => {
     home = await makeHome(engine);
     const { db: file, databaseUrl } = home.place;
     clock = testClock();
-    store = await openStore({ clock, log: silentLog, file, databaseUrl });
+    store = await openStore({ clock, log: silentLog, file, databaseUrl, limits: patience });
   });
   afterAll(async () => {
     await store?.close();

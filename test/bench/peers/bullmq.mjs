@@ -1,10 +1,11 @@
 // A queue on Redis: a job is kept once it is added; a run of three steps is a chain of three jobs.
 import { fork } from "node:child_process";
 import { Queue, Worker } from "bullmq";
+import { Redis } from "ioredis";
 import { callers, note, paced, tell, told } from "./load.mjs";
 
 const { port, scenario, seconds } = JSON.parse(process.argv[2]);
-const connection = { host: "127.0.0.1", port };
+const connection = new Redis(port, "127.0.0.1", { maxRetriesPerRequest: null });
 const options = { removeOnComplete: true };
 const now = () => performance.timeOrigin + performance.now();
 

@@ -67,7 +67,7 @@ const workflows: readonly Scenario[] = [
 const peers: readonly Peer[] = [
   {
     name: "bullmq",
-    packages: ["bullmq@6.7.0"],
+    packages: ["bullmq@6.7.0", "ioredis@5.8.2"],
     scenarios: [...acceptance, { name: "batches", about: "batches of 100, 8 callers" }, ...workflows],
     async open(folder) {
       const port = await freePort();
@@ -77,11 +77,10 @@ const peers: readonly Peer[] = [
       const durable = ["--appendonly", "yes", "--appendfsync", "always", "--save", ""];
       started([redis, "--port", `${port}`, "--bind", "127.0.0.1", "--dir", data, ...durable], folder);
       await until(
-        () =>
-          Bun.connect({ hostname: "127.0.0.1", port, socket: { data() {} } }).then(
-            (socket) => socket.end() === undefined,
-            () => false,
-          ),
+        async () => {
+          (await Bun.connect({ hostname: "127.0.0.1", port, socket: { data() {} } })).end();
+          return true;
+        },
         { about: "redis-server" },
       );
       return { port };
@@ -172,11 +171,13 @@ async function withAll(): Promise<void> {
   for (const peer of peers) if (only.includes(peer.name)) await measure(peer, postgres);
 }
 
-try {
-  await withAll();
-} finally {
+async function cleanUp(): Promise<void> {
   for (const one of undo.splice(0).reverse()) await one().catch((error: unknown) => console.error(error));
 }
+for (const signal of ["SIGINT", "SIGTERM"] as const)
+  process.once(signal, () => void cleanUp().then(() => process.exit(1)));
+
+await withAll().finally(cleanUp);
 if (only.includes("svc")) {
   const own = [
     ["main.ts", "--only", "lone,callers,batches,runs,latency,strict-bun", "--rounds", given.rounds],
