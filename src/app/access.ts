@@ -147,6 +147,7 @@ export function openAccess(host: Host, needs: AccessNeeds) {
   return {
     ...foldParts([own, signIn, tenancyPart]),
     reseal: signIn.reseal,
+    isGoing: tenancyPart.isGoing,
     /** Whose session a token is, for authentication. */
     sessions: { find: sessions.find, looksLikeToken, cookieOf: cookieValue },
   } satisfies PartShape;

@@ -1,4 +1,9 @@
 import type { Keyring } from "../domain/access/keyring/service.ts";
+import {
+  alertMailersMax,
+  alertMailsAtOnceMax,
+  alertMailsHourMax,
+} from "../domain/integrations/alerts/limits.ts";
 import { openLooks } from "../domain/integrations/alerts/looks.ts";
 import { openMailer } from "../domain/integrations/alerts/mail.ts";
 import { alertsOperations } from "../domain/integrations/alerts/operations.ts";
@@ -7,6 +12,7 @@ import { openAlerts } from "../domain/integrations/alerts/service.ts";
 import { openWatchRules } from "../domain/integrations/alerts/watch.ts";
 import { Waker } from "../kit/loop.ts";
 import { openOutwardCaller } from "../kit/outward-call.ts";
+import { tokenBuckets } from "../kit/token-buckets.ts";
 import type { EnginePart } from "./engine.ts";
 import type { Host, PartShape } from "./part.ts";
 import type { RecordPart } from "./record.ts";
@@ -32,6 +38,10 @@ export function openAlertsPart(host: Host, { keyring, engine, record, environmen
     ...{ store, clock, ids, log, keyring, environmentName, timeoutMs, sendIn: sender.wakeIn },
     call: openOutwardCaller({ clock, guard: engine.guard }),
     mail: openMailer({ clock, timeoutMs, url: config.smtpUrl, from: config.smtpFrom }),
+    mailPace: tokenBuckets({
+      ...{ clock, perSecond: alertMailsHourMax / 3_600, burst: alertMailsAtOnceMax },
+      holdersMax: alertMailersMax,
+    }),
     secretValues: engine.secrets.valuesOf,
     ...{ retryMs: config.webhookRetryMs, attemptsMax: config.alertAttempts },
   });

@@ -46,6 +46,7 @@ function openEdge(
     ...rights.gate,
     sequences,
     reauthorizer: realtime.reauthorizer,
+    isGoing: access.isGoing,
     loopbackOnly: config.dev,
     ...requests,
     observe(seen) {

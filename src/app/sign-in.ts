@@ -52,7 +52,7 @@ export function openSignInPart(host: Host, needs: SignInNeeds) {
     ...{ people: signedIn, onBegun: onSessions },
   });
   const identities = openIdentities({
-    ...{ store, sessions, onEnded: onSessions },
+    ...{ store, register, sessions, onEnded: onSessions },
     record: (session, by, payload) =>
       platformAudit.record(session, { type: "platform.user.updated", by, payload }),
   });

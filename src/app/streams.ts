@@ -2,6 +2,7 @@ import { streamsCheck } from "../domain/log/streams/invariants.ts";
 import { streamsOperations } from "../domain/log/streams/operations.ts";
 import { openStreams } from "../domain/log/streams/service.ts";
 import { streamFrames } from "../domain/realtime/pubsub/lifecycle-frames.ts";
+import { redactCopies } from "../domain/record/erasure/service.ts";
 import type { EnginePart } from "./engine.ts";
 import type { Host, Part } from "./part.ts";
 import type { AppRights } from "./rights.ts";
@@ -18,6 +19,7 @@ export function openStreamsPart(
   const streams = openStreams({
     ...{ store, clock, ids, log, events, runs, shareEnvironment },
     forgetBytes: quotas.forgetBytes,
+    redactCopies,
     onFrame: streamFrames(frames),
   });
   return {

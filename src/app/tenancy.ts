@@ -51,6 +51,7 @@ export function openTenancyPart(host: Host, needs: TenancyNeeds) {
   const { duty } = openPurge({ store, clock, metrics: host.watch.metrics });
   return {
     orgs,
+    isGoing: deletion.isGoing,
     operations: [
       ...environmentsOperations(environments),
       ...projectsOperations(orgs),

@@ -112,6 +112,8 @@ export interface Edge {
   limit?: ((caller: Caller) => void) | undefined;
   /** Re-authorizes open calls from time to time. */
   reauthorizer?: Reauthorizer;
+  /** Whether the environment was deleted a moment ago, and calls there are still to be told and ended. */
+  isGoing?: (environmentId: string) => Promise<boolean>;
   /** Throws when a deny policy forbids what the parsed input names. */
   guard?: (call: RequestCall, operation: Operation, input: unknown) => void | Promise<void>;
   /** The deny policies that may keep things of a type from the caller; undefined when there are none. */

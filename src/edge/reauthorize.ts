@@ -56,6 +56,13 @@ export async function reauthorize(
   }
 }
 
+/**
+ * A credential may go with its environment. The deletion tells who listens there, and ends what goes on
+ * there: it must not be cut off before.
+ */
+const isGoing = async ({ edge, call }: OpenCall): Promise<boolean> =>
+  (await edge.isGoing?.(call.environmentId).catch(() => false)) ?? false;
+
 export function openReauthorizer({ clock }: { clock: Clock }): Reauthorizer {
   /** By credential: many open calls mostly share one key. */
   const all = new Map<string, Set<WatchedCall>>();
@@ -126,7 +133,8 @@ export function openReauthorizer({ clock }: { clock: Clock }): Reauthorizer {
       who = await first.openCall.edge.authenticate(first.openCall.call.request, first.openCall.operation);
     } catch (error) {
       const fault = faultIfFinal(first.openCall, error);
-      if (fault) for (const { openCall } of [...alike]) openCall.refuse(fault, undefined);
+      if (!fault || (await isGoing(first.openCall))) return;
+      for (const { openCall } of [...alike]) openCall.refuse(fault, undefined);
       return;
     }
     for (const { openCall, isOver } of [...alike]) {

@@ -124,6 +124,8 @@ describe.each(engines)("messages of alerts on %s", (engine) => {
       { about: "the mail to be given up", ...waiting },
     );
     expect(given.lastError).toMatch(/^no answer of the mail server|^the mail server cannot be reached/);
+    await until(() => silent.counts().open === 0, { about: "its connections to be over", deadlineMs: 5_000 });
+    expect(silent.counts().taken).toBeGreaterThanOrEqual(2);
     silent.stop();
     await other.stop();
   });
@@ -150,6 +152,96 @@ describe.each(engines)("messages of alerts on %s", (engine) => {
     ]);
     const none = await server.api("/api/v1/alert-rules/wrong");
     expect([none.status, none.body.error ?? none.body.message]).toEqual([404, expect.anything()]);
+  });
+
+  test("a secret in a URL is shown nowhere, and the URL as it is shown stands for itself", async () => {
+    const { server, receiver, ok, put, drop, hook, fresh } = world;
+    const name = fresh();
+    const secrets = ["?token=first-hidden", "?token=second-hidden"];
+    const targets = secrets.map((query) => ({ ...hook(name), url: `${hook(name).url}${query}` }));
+    const made = await put(name, { condition: "dead_letter", targets });
+    expect(made.targets).toEqual(secrets.map(() => ({ ...hook(name), url: `${hook(name).url}?…` })));
+    const told = async () => {
+      await ok("AlertService", "TestAlertRule", { name });
+      return receiver.at(`/${name}`).map(({ search }) => search);
+    };
+    expect((await told()).sort()).toEqual(secrets);
+    await put(name, { condition: "dead_letter", targets: made.targets });
+    expect((await told()).slice(2).sort()).toEqual(secrets);
+    const another = [{ ...hook(name), url: `${hook(name).url}/other?…` }];
+    const refused = await server.rpc("AlertService", "PutAlertRule", {
+      ...{ name, condition: "dead_letter", targets: another },
+    });
+    expect(refused).toMatchObject({
+      status: 400,
+      body: { message: expect.stringContaining("targets[0].url") },
+    });
+    const { store } = server.running.domain;
+    const shown = [
+      await ok("AlertService", "GetAlertRule", { name }),
+      await ok("AlertService", "ListAlertRules", {}),
+      await store.all(sql`SELECT * FROM alert_rules`),
+    ];
+    expect(JSON.stringify(shown)).not.toContain("-hidden");
+    await drop(name);
+  });
+
+  test("a silence keeps what waits to be told, and what a person resolves", async () => {
+    const { server, receiver, ok, put, found, kinds, told, drop, looked, trouble, fresh } = world;
+    const name = fresh();
+    const silence = (until?: Date) =>
+      ok("AlertService", "SilenceAlertRule", { name, ...(until && { until: until.toISOString() }) });
+    const dueAt = async () =>
+      (await server.running.domain.store.one<{ at: number }>(sql`SELECT d.due_at AS at
+        FROM alert_deliveries d JOIN alerts a ON a.id = d.alert_id WHERE a.rule = ${name}`))!.at;
+    receiver.answer(`/${name}`, () => new Response("", { status: 503, headers: { "retry-after": "600" } }));
+    await trouble(true);
+    await put(name, { condition: "projection_error" });
+    await told(name, "alert.opened");
+    await found(name, ([first]) => first?.deliveries?.[0]?.lastError !== undefined);
+    const until = new Date(Date.now() + 3_600_000);
+    await silence(until);
+    expect(await dueAt()).toBe(until.getTime());
+    receiver.answer(`/${name}`, () => new Response(null, { status: 204 }));
+    await silence();
+    await found(name, ([first]) => first?.deliveries?.[0]?.state === "sent");
+    expect(kinds(name)).toEqual(["alert.opened", "alert.opened"]);
+    await silence(until);
+    const [alert] = await found(name, (alerts) => alerts.length === 1);
+    await ok("AlertService", "ResolveAlert", { id: alert!.id });
+    await looked(name);
+    await silence();
+    await looked(name);
+    expect(kinds(name)).toHaveLength(2);
+    await trouble(false);
+    await drop(name);
+  });
+
+  test("a rule has alerts for fifty things, also while others are in trouble and some no more", async () => {
+    const { server, put, found, drop, looked, write, fresh } = world;
+    const name = fresh();
+    const open = (from: number, to: number) =>
+      write(sql`INSERT INTO breakers (environment_id, function_id, endpoint_url, fails, opened_at, last_failure_at)
+        SELECT ${server.env}, ${name} || v.column1, 'https://example.test/', 5, 1, 1 FROM (VALUES ${sql.raw(
+          Array.from({ length: to - from }, (_, at) => `('${100 + from + at}')`).join(", "),
+        )}) v`);
+    await open(0, 70);
+    await put(name, { condition: "breaker_open" });
+    await found(name, (alerts) => alerts.length > 0);
+    await write(
+      sql`DELETE FROM breakers WHERE function_id < ${`${name}110`} AND function_id LIKE ${`${name}%`}`,
+    );
+    await looked(name);
+    const { count } = (await server.running.domain.store.one<{ count: number }>(
+      sql`SELECT count(*) AS count FROM alerts WHERE rule = ${name}`,
+    ))!;
+    expect(count).toBe(50);
+    await write(sql`DELETE FROM breakers WHERE function_id LIKE ${`${name}%`}`);
+    await looked(name);
+    expect(
+      (await found(name, (alerts) => alerts.length > 0)).every(({ state }) => state === "resolved"),
+    ).toBe(true);
+    await drop(name);
   });
 
   test("another environment has neither rule nor alert of it", async () => {
@@ -213,5 +305,46 @@ describe.each(engines)("messages of alerts on %s", (engine) => {
     const [own] = await found(lonely, (alerts) => alerts.length === 1);
     expect((await server.rpc("AlertService", "ResolveAlert", { id: own!.id }, as)).status).toBe(403);
     for (const name of [every, lonely]) await drop(name);
+  });
+
+  test("who may not see a secret signs with none, and does not see a rule that does", async () => {
+    const { server, put, drop, hook, fresh } = world;
+    const name = fresh();
+    const secret = `SECRET_${name.toUpperCase()}`;
+    await put(name, { condition: "dead_letter", targets: [{ ...hook(name), secret }] });
+    const { body: role } = await server.api("/api/v1/roles", { body: { name, base: "developer" } });
+    const resources = `irn:svc:*:*:secret:*:${secret}`;
+    const { body: policy } = await server.api("/api/v1/policies", {
+      body: { name, effect: "deny", actions: "secrets:read", resources },
+    });
+    await server.api(`/api/v1/roles/${role.id}/policies`, { body: { policy_id: policy.id } });
+    const made = await server.api("/api/v1/apikeys", { body: { name, role_ids: [role.id] } });
+    const asked = (method: string, body: object) =>
+      server.rpc("AlertService", method, body, { key: made.body.key as string });
+    const rule = { condition: "dead_letter", targets: [hook(name)] };
+    const signed = { ...rule, targets: [{ ...hook(name), secret }] };
+    expect((await asked("PutAlertRule", { name: `${name}-own`, ...signed })).status).toBe(403);
+    expect((await asked("PutAlertRule", { name, ...rule })).status).toBe(403);
+    for (const method of ["GetAlertRule", "TestAlertRule", "SilenceAlertRule", "DeleteAlertRule"])
+      expect([method, (await asked(method, { name })).status]).toEqual([method, 403]);
+    expect(JSON.stringify((await asked("ListAlertRules", {})).body)).not.toContain(secret);
+    expect((await asked("PutAlertRule", { name: `${name}-own`, ...rule })).status).toBe(200);
+    await drop(`${name}-own`);
+    await drop(name);
+  });
+
+  test("an environment mails no more than its share", async () => {
+    const { ok, put, drop, fresh } = world;
+    const name = fresh();
+    const targets = Array.from({ length: 10 }, (_, at) => ({ type: "email", to: [`a${at}@svc.test`] }));
+    await put(name, { condition: "dead_letter", targets });
+    const errors: string[] = [];
+    for (let time = 0; time < 6; time++) {
+      const { results } = await ok("AlertService", "TestAlertRule", { name });
+      errors.push(...results.flatMap(({ error }: { error?: string }) => error ?? []));
+    }
+    expect(errors.length).toBeGreaterThanOrEqual(10);
+    expect(new Set(errors)).toEqual(new Set(["the environment sends at most 120 mails an hour"]));
+    await drop(name);
   });
 });

@@ -104,6 +104,10 @@ describe.each(engines)("a provider that lies or fails, on %s", (engine) => {
       "by the public key": (claims) => provider.signedByPublicKey(claims),
       "by a stranger": (claims) => provider.sign(claims, { key: provider.strangersKey }),
       "by a key that is none": (claims) => provider.sign(claims, { key: provider.strangersKey, of: "two" }),
+      "by a key that it brings": (claims) => provider.withItsKey(claims),
+      "several issuers": (claims) => good({ ...claims, iss: [provider.issuer] as unknown as string }),
+      "a client of another type": (claims) => good({ ...claims, aud: { svc: true } as unknown as string }),
+      "a logout token": ({ nonce: _, ...claims }) => good({ ...claims, events: { [logoutEvent]: {} } }),
       changed: async (claims) => {
         const [head, , signature] = (await good(claims)).split(".");
         return `${head}.${Buffer.from(JSON.stringify({ ...claims, sub: "eve" })).toString("base64url")}.${signature}`;
@@ -135,6 +139,11 @@ describe.each(engines)("a provider that lies or fails, on %s", (engine) => {
       ]);
     for (const email of [undefined, null, 7, ["a@b.example"], ""])
       expect((await signIn((claims) => good({ ...claims, sub: "new", email }))).status).toBe(403);
+    for (const email_verified of [false, "false", "False", "no", 0, 1, {}, []])
+      expect([
+        email_verified,
+        (await signIn((claims) => good({ ...claims, sub: "new", email_verified }))).status,
+      ]).toEqual([email_verified, 403]);
     for (const email of ["x", "a b@c", `${"x".repeat(300)}@y`])
       expect((await signIn((claims) => good({ ...claims, sub: "new", email }))).status).toBe(400);
     const odd = { sub: "odd", email: "odd@first.example", name: `\u0000O\ud800dd${"d".repeat(500)}` };
@@ -246,6 +255,9 @@ describe.each(engines)("a provider that lies or fails, on %s", (engine) => {
     const sid = randomUUID();
     const begun = await signIn((claims) => good({ ...claims, sid }));
     const other = await signIn((claims) => good({ ...claims, sid: "other" }));
+    const nameless = await signIn(good);
+    const stranger = { sub: "odd", email: "odd@first.example" };
+    const strangers = await signIn((claims) => good({ ...claims, ...stranger }));
     const isIn = async (key: string) => (await server.api("/api/v1/auth/session", { key })).status === 200;
     const now = Math.floor(Date.now() / 1_000);
     const claims = {
@@ -277,6 +289,12 @@ describe.each(engines)("a provider that lies or fails, on %s", (engine) => {
     expect(await send(token)).toBe(200);
     expect(await isIn(begun.session!)).toBe(false);
     expect(await isIn(other.session!)).toBe(true);
+    expect(await isIn(nameless.session!)).toBe(true);
+    // A session of which the provider said no name is its person's, whichever it was there.
+    const both = await good({ ...claims, sub: "ada", jti: randomUUID() });
+    expect(await send(both)).toBe(200);
+    expect(await isIn(nameless.session!)).toBe(false);
+    expect([await isIn(other.session!), await isIn(strangers.session!)]).toEqual([true, true]);
     expect(await send(token)).toBe(400);
     // An issuer that signs nobody in any more still ends what came from there. Without a session of its own, all of the person's that came from there.
     const all = await good({ ...claims, sid: undefined, sub: "ada", jti: randomUUID() });
@@ -290,6 +308,51 @@ describe.each(engines)("a provider that lies or fails, on %s", (engine) => {
     const unknown = await good({ ...claims, sid: undefined, sub: "nobody", jti: randomUUID() });
     expect(await send(unknown)).toBe(200);
   }, 60_000);
+
+  test("a sign-in to which another site leads is begun at the sign-in page", async () => {
+    const led = async (site: string | undefined, accept = "*/*") => {
+      const headers = { accept, ...(site !== undefined && { "sec-fetch-site": site }) };
+      const answer = await fetch(start(), { redirect: "manual", headers });
+      return [answer.status, answer.headers.get("location") ?? "", answer.headers.get("set-cookie")];
+    };
+    for (const site of ["cross-site", "same-site", "elsewhere"]) {
+      expect(await led(site)).toEqual([400, "", null]);
+      expect(await led(site, "text/html,*/*;q=0.8")).toEqual([
+        ...[302, "/dashboard/sign-in?refused=begun_elsewhere", null],
+      ]);
+    }
+    for (const site of [undefined, "none", "same-origin"]) {
+      const [status, location] = await led(site);
+      expect([status, `${location}`.startsWith(provider.issuer)]).toEqual([302, true]);
+    }
+  });
+
+  test("a device code without a form is none, and its times have bounds", async () => {
+    const { provider: other, id: of } = await another();
+    other.answers.discovery = () => ({
+      ...other.discovery,
+      device_authorization_endpoint: `${other.issuer}/token`,
+    });
+    const code = { device_code: "d", user_code: "AB-CD", verification_uri: "https://provider.example/d" };
+    const begin = async (answer: object) => {
+      other.answers.token = () => answer;
+      const headers = { "x-forwarded-for": `10.1.0.${caller++ & 255}` };
+      return server.api(`/api/v1/auth/oidc/${of}/device`, { key: null, body: {}, headers });
+    };
+    for (const odd of [
+      ...[{ user_code: 7 }, { user_code: "A\u001b[2J" }, { user_code: "x".repeat(101) }, { device_code: "" }],
+      ...[{ device_code: "x".repeat(4_001) }, { verification_uri: "javascript:alert(1)" }],
+      ...[{ verification_uri: "https://a\u001b" }, { verification_uri: undefined }],
+    ])
+      expect([odd, (await begin({ ...code, ...odd })).status]).toEqual([odd, 503]);
+    const far = { expires_in: 1e12, interval: 1e9, verification_uri_complete: "data:text/html,x" };
+    const { status, body } = await begin({ ...code, ...far });
+    expect([status, body]).toEqual([200, { ...code, expires_in: 3_600, interval: 60 }]);
+    expect((await begin({ ...code, expires_in: "soon", interval: -1 })).body).toEqual({
+      ...{ ...code, expires_in: 600, interval: 7 },
+    });
+    await gone(other, of);
+  });
 
   test("first sign-ins of one person at once make one user, whatever is deleted meanwhile", async () => {
     const { store } = server.running.domain;

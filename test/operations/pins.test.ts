@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { pinnedPlaces } from "../../src/domain/engine/runs/pins/pin-rows.ts";
+import { moveStranded, pinnedPlaces } from "../../src/domain/engine/runs/pins/pin-rows.ts";
 import {
   type Client,
   createClient,
@@ -127,6 +127,25 @@ describe.each(engines)("pinned runs on %s", (engine) => {
     const run = await reaches(runId, ({ status }) => status === "completed");
     expect(run.output).toEqual(["c1", "c1 again"]);
     await again.drain();
+  });
+
+  test("a worker of its deployment that is back when its time is over has it, whichever is newer", async () => {
+    const id = "back-late";
+    const options = { id, pinGraceMs: 60_000 };
+    const old = await start("b1", options, twoParts("b1"));
+    const runId = await begin(id);
+    await waits(runId);
+    await old.drain();
+    await client.runs.signal(runId, "go");
+    await reaches(runId, isGone);
+    const again = await start("b1", options, twoParts("b1 again"));
+    const next = await start("b2", options, twoParts("b2"));
+    await server.running.domain.store.write((session) =>
+      moveStranded(session, [runId], { now: Date.now(), since: 0 }),
+    );
+    const run = await reaches(runId, ({ status }) => status === "completed");
+    expect(run.output).toEqual(["b1", "b1 again"]);
+    await Promise.all([again.drain(), next.drain()]);
   });
 
   test("by choice it stays until a person moves it, and a resume says how", async () => {

@@ -46,7 +46,10 @@ describe.each(engines)("the event of a failed run on %s", (engine) => {
     return { runId: runId as string, eventId: eventId as string };
   }
   const told = async (): Promise<{ id: string; data: Record<string, unknown>; source: string }[]> =>
-    (await server.api(`/api/v1/events?names=${name}&limit=200`)).body.events;
+    (await server.api(`/api/v1/events?names=${name}&limit=200`)).body.events.filter(
+      // One that is redacted says nothing.
+      ({ data }: { data: object | null }) => data !== null,
+    );
   const toldOf = (runId: string) =>
     until(async () => (await told()).filter(({ data }) => data.runId === runId)[0], {
       ...{ about: `the event of ${runId}`, deadlineMs: 15_000 },
@@ -100,6 +103,11 @@ describe.each(engines)("the event of a failed run on %s", (engine) => {
     const one = await fresh({ secrets: ["CARD_KEY"] });
     const { runId } = await failed(one, { message: "refused: sk_live_1234567890 is no key" });
     expect((await toldOf(runId)).data.error).toMatchObject({ message: "refused: *** is no key" });
+    // Nor a part of one where the text is cut, and none in its other words.
+    const secret = "sk_live_1234567890";
+    const long = await failed(one, { message: secret.repeat(300), code: secret, name: `No${secret}` });
+    const { error } = (await toldOf(long.runId)).data;
+    expect(error).toEqual({ code: "***", name: "No***", message: "***".repeat(300) });
   });
 
   test("starts functions that name it, and none by a pattern", async () => {
@@ -189,6 +197,15 @@ describe.each(engines)("the event of a failed run on %s", (engine) => {
     await server.api(path, { method: "PUT", body: { stored_bytes: null } });
   });
 
+  test("is named when its run is redacted", async () => {
+    const { runId, eventId } = await failed(await fresh());
+    const { id } = await toldOf(runId);
+    const { unredactedEventIds } = await ok("RedactRun", { runId });
+    expect(unredactedEventIds.sort()).toEqual([eventId, id].sort());
+    for (const one of unredactedEventIds) await ok("RedactEvent", { eventId: one });
+    expect(await ok("RedactRun", { runId })).toMatchObject({ eventRedacted: true });
+  });
+
   test("is not emitted where the environment does not ask for it", async () => {
     await tells(false);
     const { runId } = await failed(await fresh());
@@ -197,5 +214,21 @@ describe.each(engines)("the event of a failed run on %s", (engine) => {
     expect((await server.api(`/api/v1/environments/${server.env}`)).body).not.toHaveProperty(
       "run_failed_events",
     );
+  });
+
+  test("is emitted also of an error that is redacted, or cannot be read", async () => {
+    const { store } = server.running.domain;
+    const one = await fresh();
+    for (const text of [null, "{}", "7", "[]", "no JSON"]) {
+      const { runId } = await failed(one);
+      await store.write(async (session) => {
+        await session.run(sql`UPDATE runs SET error = CAST(${text} AS TEXT) WHERE id = ${runId}`);
+        await session.run(sql`INSERT INTO failed_runs (run_id, failed_at, environment_id, due_at)
+          SELECT id, ended_at, environment_id, 0 FROM runs WHERE id = ${runId}`);
+      });
+      const { error } = (await toldOf(runId)).data as { error: { message: string } };
+      expect([text, error.message]).toEqual([text, expect.stringContaining("not there any more")]);
+    }
+    await isQuiet();
   });
 });

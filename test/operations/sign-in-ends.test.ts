@@ -177,6 +177,27 @@ describe.each(engines)("the ends of sign-ins by providers on %s", (engine) => {
     expect((await out(token)).status).toBe(204);
   });
 
+  test("a person of an issuer that is there no more is parted with its sessions, from there and from before", async () => {
+    provider.accounts.gil = { email: "gil@ends.example", groups: ["eng"] };
+    const roles = [{ value: "eng", role: "developer" }];
+    const path = `/api/v1/issuers/${issuer.id}`;
+    const before = await signInAt(server, issuer, "gil");
+    const { id } = await self(before.token!);
+    // With a password it is not the last way in.
+    await server.running.domain.store.write((session) =>
+      session.run(sql`UPDATE users SET password_hash = 'any' WHERE id = ${id}`),
+    );
+    expect((await server.api(path, { method: "DELETE" })).status).toBe(204);
+    expect((await self(before.token!)).id).toBe(id);
+    issuer = await addIssuer(server, provider, { key: orgs.first.key, roles });
+    const after = await signInAt(server, issuer, "gil");
+    expect((await self(after.token!)).id).toBe(id);
+    const [identity] = (await identitiesOf(id)).body.identities;
+    expect((await part(id, identity.id)).status).toBe(204);
+    for (const { token } of [before, after])
+      expect((await server.api("/api/v1/auth/session", { key: token! })).status).toBe(401);
+  });
+
   test("a provider that is away holds up no sign-out", async () => {
     const ada = await signInAt(server, issuer, "ada");
     // What was read of it before is believed for ten minutes.

@@ -80,6 +80,33 @@ describe.each(engines)("what goes on for long, on %s", (engine) => {
     mine.close();
   }, 120_000);
 
+  test("ends with its environment, and hears of that first, however late the frame comes", async () => {
+    const { store, keys, frames } = server.running.domain;
+    const { id } = (await server.api("/api/v1/environments", { body: { name: "going" } })).body;
+    const { key } = (await server.api("/api/v1/apikeys", { body: { name: "going", env_id: id } })).body;
+    const socket = await openSocket(server.url, { key });
+    await socket.subscribe("system.environment.>");
+    // As another node commits it, whose frame and hint are still to come.
+    const [row] = await store.all<{ key_hash: string }>(
+      sql`SELECT key_hash FROM api_keys WHERE environment_id = ${id}`,
+    );
+    await store.write(async (session) => {
+      await session.run(sql`DELETE FROM api_keys WHERE environment_id = ${id}`);
+      await session.run(sql`DELETE FROM heads WHERE environment_id = ${id}`);
+      await session.run(sql`DELETE FROM environments WHERE id = ${id}`);
+      await session.run(sql`INSERT INTO deleted_environments (id, org_id, project_id, name, deleted_at)
+        VALUES (${id}, 'org_default', NULL, 'going', ${Date.now()})`);
+    });
+    keys.forget(row!.key_hash);
+    for (const _twice of [1, 2]) await look();
+    const timestamp = new Date().toISOString();
+    const topic = `system.environment.${id}.deleted` as const;
+    frames.publish(id, topic, { id, name: "going", projectId: null, timestamp });
+    await socket.wait("event");
+    expect(socket.of("event").map((frame) => frame.topic)).toEqual([topic]);
+    await socket.whenClosed();
+  }, 60_000);
+
   test("ends where a later policy denies it: that subscription, not its neighbour", async () => {
     const { key } = await newKey("role_viewer");
     const socket = await openSocket(server.url, { key });

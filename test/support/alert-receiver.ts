@@ -1,5 +1,6 @@
 interface Got {
   path: string;
+  search: string;
   headers: Headers;
   text: string;
   // biome-ignore lint/suspicious/noExplicitAny: tests state the shape they expect
@@ -14,9 +15,9 @@ export function startAlertReceiver() {
     port: 0,
     hostname: "127.0.0.1",
     async fetch(request) {
-      const { pathname: path } = new URL(request.url);
+      const { pathname: path, search } = new URL(request.url);
       const text = await request.text();
-      got.push({ path, headers: request.headers, text, body: JSON.parse(text) });
+      got.push({ path, search, headers: request.headers, text, body: JSON.parse(text) });
       return answers.get(path)?.() ?? new Response(null, { status: 204 });
     },
   });

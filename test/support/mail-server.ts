@@ -33,14 +33,21 @@ export async function startMailServer({ refuses = /^refused@/ } = {}) {
 /** Takes connections, and says nothing. */
 export async function startSilentServer() {
   const sockets = new Set<Socket>();
+  let taken = 0;
   const server = createServer((socket) => {
+    taken++;
     sockets.add(socket);
     socket.on("error", () => {});
+    socket.on("close", () => sockets.delete(socket));
+    // Without a reader the end of a connection is not noticed.
+    socket.resume();
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const { port } = server.address() as { port: number };
   return {
     url: `smtp://127.0.0.1:${port}`,
+    /** Connections so far, and those that are open. */
+    counts: () => ({ taken, open: sockets.size }),
     stop() {
       for (const socket of sockets) socket.destroy();
       server.close();

@@ -20,6 +20,7 @@ export async function startHostileProvider() {
   const stranger = await generateKeyPair(algorithm);
   const publicText = await exportSPKI(publicKey);
   const jwk = { ...(await exportJWK(publicKey)), kid, alg: algorithm, use: "sig" };
+  const strangersJwk = await exportJWK(stranger.publicKey);
   const asked: string[] = [];
   const server = Bun.serve({
     hostname: "127.0.0.1",
@@ -70,6 +71,9 @@ export async function startHostileProvider() {
     /** HS256 with what everybody knows as the secret. */
     signedByPublicKey: (claims: JWTPayload) =>
       sign(claims, { key: new TextEncoder().encode(publicText), alg: "HS256" }),
+    /** Signed by a stranger, whose key is in the token. */
+    withItsKey: (claims: JWTPayload) =>
+      new SignJWT(claims).setProtectedHeader({ alg: algorithm, jwk: strangersJwk }).sign(stranger.privateKey),
     behave: () => void Object.assign(answers, honest),
     stop: () => server.stop(true),
   };

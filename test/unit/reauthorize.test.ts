@@ -106,6 +106,20 @@ describe("calls that stand", () => {
     },
   );
 
+  test("of an environment that is just deleted end once it was noticed, and are told of it first", async () => {
+    let isGoing = true;
+    const { standing, enter } = standingAt({
+      authenticate: () => Promise.reject(new Fault("unauthenticated", "gone")),
+      isGoing: async (id) => isGoing && id === "env_1",
+    });
+    const { refused } = enter("one");
+    await standing.reauthorizeOnce();
+    expect(refused()).toBeUndefined();
+    isGoing = false;
+    await standing.reauthorizeOnce();
+    expect(refused()?.message).toBe("gone");
+  });
+
   test("are judged where they stand, whatever the request would be let into now", async () => {
     const places: string[] = [];
     const { standing, enter } = standingAt({ gate: (call) => void places.push(call.environmentId) });

@@ -12,7 +12,7 @@ export type AlertCondition =
   | "quota_near"
   | "integrity";
 
-/** `secret`: name of the environment's secret that signs. Slack's URL is shown without its end. */
+/** `secret`: name of a secret that signs. URLs are shown without a query, Slack's without its end. */
 export type AlertTarget =
   | { type: "webhook"; url: string; secret?: string }
   | { type: "slack"; url: string }

@@ -20,7 +20,7 @@ export interface RedactedValues {
 
 export interface RedactedRun extends RedactedValues {
   eventId: string;
-  /** Whether the events that started the run, one or a batch, are redacted as well, or gone. */
+  /** Whether the events that started the run, and `svc.run.failed` of it, are redacted as well, or gone. */
   eventRedacted: boolean;
   /** Those that are not. */
   unredactedEventIds: string[];

@@ -11,7 +11,7 @@ export type Ends = ReturnType<typeof openEnds>;
 
 export interface EndsDeps extends Basics<"store" | "log"> {
   exchange: Pick<Exchange, "loggedOut">;
-  throttle: Pick<Throttle, "once">;
+  throttle: Pick<Throttle, "once" | "onceIn">;
   sessions: Pick<Sessions, "endOfIssuer">;
   /** Called after sessions of the org ended. */
   onEnded: (orgId: string) => void;
@@ -19,26 +19,28 @@ export interface EndsDeps extends Basics<"store" | "log"> {
 
 /** What happens once, and what ends early. */
 export function openEnds({ store, log, exchange, throttle, sessions, onEnded }: EndsDeps) {
-  /** Whether nothing came by this name within ten minutes, on any node. */
-  const once = (name: string) => throttle.once(hash("sha256", `oidc ${name}`, "hex"), flowMs);
+  const hashOf = (name: string) => hash("sha256", `oidc ${name}`, "hex");
   return {
-    once,
+    /** Whether nothing came by this name within ten minutes, on any node. */
+    once: (name: string) => throttle.once(hashOf(name), flowMs),
 
-    /** Ends the sessions that a logout token names; `invalid_argument` for any other token. */
+    /**
+     * Ends the sessions that a logout token names; `invalid_argument` for any other token. A token that could
+     * not be followed may come again.
+     */
     async byProvider(issuerId: string, token: string): Promise<void> {
       const { issuer, tokenId, sid, subject } = await exchange.loggedOut(issuerId, token).catch((error) => {
         if (!(error instanceof Fault) || error.kind !== "unauthenticated") throw error;
         throw new Fault("invalid_argument", error.message, { field: "logout_token" });
       });
-      if (!(await once(`logout ${issuerId} ${tokenId}`)))
-        throw new Fault("invalid_argument", "logout_token: was used before", { field: "logout_token" });
       const { orgId, issuer: url } = issuer;
       const subjectId =
-        sid === undefined && subject !== undefined
-          ? await rows.userOf(store, { orgId, issuer: url, subject })
-          : undefined;
-      if (sid === undefined && subjectId === undefined) return;
-      const ended = await sessions.endOfIssuer(issuerId, { sid, subjectId });
+        subject === undefined ? undefined : await rows.userOf(store, { orgId, issuer: url, subject });
+      const ended = await sessions.endOfIssuer(issuerId, { sid, subjectId }, (session) =>
+        throttle.onceIn(session, hashOf(`logout ${issuerId} ${tokenId}`), flowMs),
+      );
+      if (ended === undefined)
+        throw new Fault("invalid_argument", "logout_token: was used before", { field: "logout_token" });
       if (ended > 0) onEnded(orgId);
       log.info("issuer.logged_out", { issuer: issuerId, ended });
     },

@@ -1,7 +1,13 @@
 import { Fault, missing } from "../../../kit/fault.ts";
 import { openHolderLimit } from "../../../kit/holder-limit.ts";
 import { TransportFailure } from "../../../kit/outward-call.ts";
-import { deviceIntervalSeconds, exchangesMax, exchangesOfAllMax, logoutTokenSeconds } from "./limits.ts";
+import {
+  deviceCodeCharsMax,
+  deviceIntervalSeconds,
+  exchangesMax,
+  exchangesOfAllMax,
+  logoutTokenSeconds,
+} from "./limits.ts";
 import { type Metadata, type Providers, unanswered } from "./provider.ts";
 import type { Issuer } from "./rows.ts";
 import {
@@ -78,17 +84,19 @@ async function proven(
   };
 }
 
-/** The provider's answer, as far as it is used. */
+/** The provider's answer, as far as it is used: terminals show it. */
 function deviceCodeOf(answer: ProviderClaims) {
   const { device_code, user_code, verification_uri, verification_uri_complete: whole } = answer;
-  const isPage = (given: unknown): given is string => typeof given === "string" && /^https?:/.test(given);
-  if (typeof device_code !== "string" || typeof user_code !== "string" || !isPage(verification_uri))
+  const isText = (given: unknown, charsMax: number): given is string =>
+    typeof given === "string" && given.length <= charsMax && /^[\x20-\x7e]+$/.test(given);
+  const isPage = (given: unknown): given is string => isText(given, 2_000) && /^https?:\/\/\S+$/.test(given);
+  if (!isText(device_code, deviceCodeCharsMax) || !isText(user_code, 100) || !isPage(verification_uri))
     throw new TransportFailure("its device code has no form");
   return {
     ...{ device_code, user_code, verification_uri },
     ...(isPage(whole) && { verification_uri_complete: whole }),
-    expires_in: Number(answer.expires_in) || 600,
-    interval: Math.max(deviceIntervalSeconds, Number(answer.interval) || 0),
+    expires_in: Math.min(3_600, Math.max(1, Number(answer.expires_in) || 600)),
+    interval: Math.min(60, Math.max(deviceIntervalSeconds, Number(answer.interval) || 0)),
   };
 }
 

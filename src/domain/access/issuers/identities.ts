@@ -4,6 +4,7 @@ import type { Instant } from "../../../kit/clock.ts";
 import { Fault, missing } from "../../../kit/fault.ts";
 import type { Basics, Session } from "../../../store/store.ts";
 import type { RoleScope } from "../roles/service.ts";
+import type { SessionRegister } from "../sessions/register.ts";
 import type { Sessions } from "../sessions/service.ts";
 import * as rows from "./rows.ts";
 
@@ -20,7 +21,8 @@ export interface JoinedIdentity {
 export type Identities = ReturnType<typeof openIdentities>;
 
 export interface IdentitiesDeps extends Basics<"store"> {
-  sessions: Pick<Sessions, "endOfIssuer">;
+  register: Pick<SessionRegister, "endFromIssuers">;
+  sessions: Pick<Sessions, "forget">;
   /** Called for each change in the platform's own org, in its transaction. */
   record: (session: Session, by: Caller, payload: Record<string, unknown>) => Promise<void>;
   /** Called after sessions of the org ended. */
@@ -38,7 +40,7 @@ const lastWay = (): Fault =>
   );
 
 /** As whom users sign in, for those who manage them. */
-export function openIdentities({ store, sessions, record, onEnded }: IdentitiesDeps) {
+export function openIdentities({ store, register, sessions, record, onEnded }: IdentitiesDeps) {
   async function read(reader: Pick<Session, "all" | "one">, scope: RoleScope, userId: string) {
     const password = await rows.passwordOf(reader, scope, userId);
     if (!password) throw missing("user", userId);
@@ -52,7 +54,7 @@ export function openIdentities({ store, sessions, record, onEnded }: IdentitiesD
         of: issuers.find((one) => one.issuer === issuer),
       }),
     );
-    return { password, identities };
+    return { password, identities, issuers };
   }
 
   return {
@@ -60,14 +62,17 @@ export function openIdentities({ store, sessions, record, onEnded }: IdentitiesD
     list: async (scope: RoleScope, userId: string): Promise<JoinedIdentity[]> =>
       (await read(store, scope, userId)).identities,
 
-    /** Sessions that came from there end. `failed_precondition` for what is the user's last way in. */
+    /**
+     * Sessions that came from there, or from an issuer that is there no more, end with it.
+     * `failed_precondition` for what is the user's last way in.
+     */
     async unlink(scope: RoleScope, userId: string, id: string, by: Caller): Promise<void> {
       const { orgId, kind } = scope;
-      const gone = await store.write(async (session) => {
+      const ended = await store.write(async (session) => {
         // Sign-ins and changes of passwords hold it, too.
         const org = await rows.holdOrg(session, orgId);
         if (!org) throw missing("user", userId);
-        const { password, identities } = await read(session, scope, userId);
+        const { password, identities, issuers } = await read(session, scope, userId);
         const identity = identities.find((one) => one.id === id);
         if (!identity) throw missing("identity", id);
         const byPassword = password.isSet && (!org.arePasswordsOff || password.breaksGlass);
@@ -75,9 +80,12 @@ export function openIdentities({ store, sessions, record, onEnded }: IdentitiesD
         const { issuer, subject } = identity;
         await rows.dropIdentity(session, { orgId, issuer, subject });
         if (kind === "platform") await record(session, by, { user_id: userId, unlinked: issuer });
-        return identity;
+        const others = issuers.flatMap((one) => (one.issuer === issuer ? [] : one.id));
+        return register.endFromIssuers(session, userId, others);
       });
-      if (gone.of && (await sessions.endOfIssuer(gone.of.id, { subjectId: userId })) > 0) onEnded(orgId);
+      if (ended === 0) return;
+      sessions.forget(({ caller }) => caller.id === userId);
+      onEnded(orgId);
     },
   };
 }

@@ -32,3 +32,5 @@ export const returnToCharsMax = 1_000;
 export const logoutTokenSeconds = 300;
 /** Seconds between two looks of a device at least: as many as the limit on attempts lets through. */
 export const deviceIntervalSeconds = 7;
+/** What a device asks for its session with. */
+export const deviceCodeCharsMax = 4_000;

@@ -98,7 +98,7 @@ export interface Person {
   subject: string;
   /** Undefined when the provider says none, or something else than a text. */
   email: string | undefined;
-  /** The provider says that it has not made sure of the address. */
+  /** The provider says something else than that it has made sure of the address. */
   isUnverified: boolean;
   name: string;
   /** Of the claim with roles. */
@@ -137,7 +137,7 @@ export function personOf(claims: ProviderClaims, rolesClaim: string): Person {
   return {
     subject,
     email: isText(email) && email !== "" ? email : undefined,
-    isUnverified: email_verified === false || email_verified === "false",
+    isUnverified: ![undefined, null, true, "true"].some((one) => one === email_verified),
     name: isText(name)
       ? name
           .replace(/[\p{Cc}\p{Cs}]/gu, "")

@@ -10,6 +10,7 @@ import { defaultOrgId } from "../tenancy/rules.ts";
 import type { Ends } from "./ends.ts";
 import type { Exchange } from "./exchange.ts";
 import { flowCookieOf, proofsOf, readFlow, type SignInFlow } from "./flow.ts";
+import { deviceCodeCharsMax } from "./limits.ts";
 import { callbackPath, oidcPath, originOf } from "./paths.ts";
 import { refusalPage } from "./refusals.ts";
 import { errorWord, readReturnTo } from "./rules.ts";
@@ -48,6 +49,11 @@ const noStore = { "Cache-Control": "no-store" };
 /** What a browser says of itself besides the query. */
 const sentBy = ({ headers }: RestRequest) => ({ host: headers.get("host") ?? "" });
 const host = described(text, "Header `Host`: what the redirect URI names.");
+/** Whose page may lead a browser to a sign-in: ours, or nobody's, where a person typed the address. */
+const ownSites: readonly string[] = ["same-origin", "none"];
+const site = Type.Optional(
+  described(text, "Header `Sec-Fetch-Site`: whose page leads there, as the browser says."),
+);
 const returnTo = Type.Optional(described(text, "A path of this server to go to after the sign-in."));
 
 const redirectUri = ({ isSecure }: Pick<Call, "isSecure">, host: string, id: string): string => {
@@ -132,7 +138,7 @@ export function issuerSignInOperations(surface: SignInSurface): Operation[] {
       scope: "none",
       reads: true,
       summary: "Leads a browser to the provider's sign-in page.",
-      input: Type.Object({ ...byId, return_to: returnTo, host }),
+      input: Type.Object({ ...byId, return_to: returnTo, host, site }),
       rest: {
         route: `GET ${oidcPath}/{id}/start`,
         status: 302,
@@ -140,6 +146,7 @@ export function issuerSignInOperations(surface: SignInSurface): Operation[] {
         decode: (request) => ({
           ...{ id: request.params.id, ...sentBy(request) },
           ...(request.query.has("return_to") && { return_to: request.query.get("return_to") }),
+          ...(request.headers.has("sec-fetch-site") && { site: request.headers.get("sec-fetch-site") }),
         }),
         encode: ({ url, cookie }: SignInStart) => ({
           status: 302,
@@ -147,7 +154,12 @@ export function issuerSignInOperations(surface: SignInSurface): Operation[] {
         }),
         refused,
       },
-      handle: (input, call) => begin(call, input, false),
+      handle(input, call) {
+        // Their provider could answer at once as a person of theirs, whom this browser would then be.
+        if (input.site !== undefined && !ownSites.includes(input.site))
+          throw invalid("site", "another site leads here: begin at the sign-in page");
+        return begin(call, input, false);
+      },
     }),
     unary({
       name: "auth.oidc.link",
@@ -292,7 +304,7 @@ function withoutBrowser({ exchange, signIn, ends, throttle }: SignInSurface): Op
       input: Type.Object({
         ...byId,
         device_code: described(
-          Type.String({ minLength: 1, maxLength: 4_000 }),
+          Type.String({ minLength: 1, maxLength: deviceCodeCharsMax }),
           "As the device's start answered it.",
         ),
       }),

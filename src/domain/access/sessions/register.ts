@@ -114,6 +114,8 @@ export function openSessionRegister(
     },
     /** Ends what came from the issuer: of one of its own sessions, or of a user. Answers whose they were. */
     endOfIssuer: rows.deleteOfIssuer,
+    /** Ends what came from issuers, but from none of these: of a subject. */
+    endFromIssuers: rows.deleteFromIssuers,
     /** Deletes expired sessions. */
     async forgetExpired(write: Store["write"]) {
       const before = clock.now();

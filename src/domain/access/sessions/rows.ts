@@ -126,17 +126,34 @@ export const deleteOthers = (
   session.run(sql`DELETE FROM sessions
     WHERE kind IN ${sql.list(sessionKinds)} AND subject_id = ${subjectId} AND id <> ${but}`);
 
-/** Those that came from the issuer: of its own session `sid`, or of the user. Answers whose they were. */
-export const deleteOfIssuer = async (
+/**
+ * Those that came from the issuer: of its own session `sid`, or of the user; with both, of the user those
+ * alone of which the issuer named no session. Answers whose they were.
+ */
+export async function deleteOfIssuer(
   session: Session,
   issuerId: string,
   { sid, subjectId }: { sid?: string | undefined; subjectId?: string | undefined },
-): Promise<string[]> =>
-  (
-    await session.all<{ subject_id: string }>(sql`DELETE FROM sessions WHERE issuer_id = ${issuerId}
-      ${sid === undefined ? sql`` : sql`AND provider_sid = ${sid}`}
-      ${subjectId === undefined ? sql`` : sql`AND subject_id = ${subjectId}`} RETURNING subject_id`)
-  ).map(({ subject_id }) => subject_id);
+): Promise<string[]> {
+  const whose = sid === undefined ? [] : [sql`provider_sid = ${sid}`];
+  if (subjectId !== undefined)
+    whose.push(
+      sql`(${sid === undefined ? sql`1 = 1` : sql`provider_sid IS NULL`} AND subject_id = ${subjectId})`,
+    );
+  if (whose.length === 0) return [];
+  const gone = await session.all<{ subject_id: string }>(sql`DELETE FROM sessions
+    WHERE issuer_id = ${issuerId} AND (${sql.join(whose, " OR ")}) RETURNING subject_id`);
+  return gone.map(({ subject_id }) => subject_id);
+}
+
+/** Those of the subject that came from an issuer, but from none of these. */
+export const deleteFromIssuers = (
+  session: Session,
+  subjectId: string,
+  but: readonly string[],
+): Promise<number> =>
+  session.run(sql`DELETE FROM sessions WHERE kind IN ${sql.list(sessionKinds)} AND subject_id = ${subjectId}
+    AND issuer_id IS NOT NULL AND issuer_id NOT IN ${sql.list(["", ...but])}`);
 
 export const updateLastUsed = (session: Session, used: UsedSlice): Promise<number> =>
   session.run(lastUsed("sessions", used, session.seams));

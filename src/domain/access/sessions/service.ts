@@ -3,7 +3,7 @@ import type { Clock } from "../../../kit/clock.ts";
 import { Fault } from "../../../kit/fault.ts";
 import { keyLeaseMs } from "../../../kit/limits.ts";
 import { hashPassword, verifyPassword } from "../../../kit/password.ts";
-import { ttlCache } from "../../../kit/ttl-cache.ts";
+import { type TtlCache, ttlCache } from "../../../kit/ttl-cache.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import type { Keys } from "../keys/service.ts";
 import type { Users } from "../users/service.ts";
@@ -90,6 +90,21 @@ const issuerOf =
   async (token: string): Promise<string | undefined> => {
     const claims = await tokens.read(token);
     return (claims && (await register.find(claims.sid)))?.issuerId ?? undefined;
+  };
+
+/** Undefined, and nothing ends, unless it `isFirst`. This node drops what it remembers of what ended. */
+const endOfIssuer =
+  ({ store, register }: SessionsDeps, forgetWhere: TtlCache<KnownSession>["forgetWhere"]) =>
+  async (
+    issuerId: string,
+    whose: { sid?: string | undefined; subjectId?: string | undefined },
+    isFirst: (session: Session) => Promise<boolean>,
+  ): Promise<number | undefined> => {
+    const ended = await store.write(async (session) =>
+      (await isFirst(session)) ? new Set(await register.endOfIssuer(session, issuerId, whose)) : undefined,
+    );
+    if (ended && ended.size > 0) forgetWhere(({ caller }) => ended.has(caller.id));
+    return ended?.size;
   };
 
 export function openSessions(deps: SessionsDeps) {
@@ -193,12 +208,7 @@ export function openSessions(deps: SessionsDeps) {
       remembered.forget(token);
     },
 
-    /** Ends sessions in the write, and drops what this node remembers of them after its commit. */
-    async endOfIssuer(issuerId: string, whose: { sid?: string | undefined; subjectId?: string | undefined }) {
-      const ended = new Set(await store.write((session) => register.endOfIssuer(session, issuerId, whose)));
-      if (ended.size > 0) remembered.forgetWhere(({ caller }) => ended.has(caller.id));
-      return ended.size;
-    },
+    endOfIssuer: endOfIssuer(deps, remembered.forgetWhere),
 
     issuerOf: issuerOf(deps),
     /** The id of the token's session. */

@@ -191,7 +191,7 @@ export function openThrottle(deps: ThrottleDeps) {
       );
     },
 
-    once: onceOf(deps),
+    ...onceOf(deps),
 
     /** The tick of loop `sessions.attempts`: deletes counts whose window has ended. */
     async forgetOnce() {
@@ -202,13 +202,16 @@ export function openThrottle(deps: ThrottleDeps) {
 }
 
 /** Whether it is the first of this name within the time, for all nodes; a hash says what it is. */
-const onceOf =
-  ({ store, clock }: Pick<ThrottleDeps, "store" | "clock">) =>
-  async (hash: string, keptMs: number): Promise<boolean> => {
+const onceOf = ({ store, clock }: Pick<ThrottleDeps, "store" | "clock">) => {
+  const onceIn = async (session: Session, hash: string, keptMs: number): Promise<boolean> => {
     const now = clock.now();
     const key = `3${hash}`;
-    const counted = await store.write((session) =>
-      rows.add(session, new Map([[key, 1]]), { now, endsAt: now + keptMs }),
-    );
+    const counted = await rows.add(session, new Map([[key, 1]]), { now, endsAt: now + keptMs });
     return counted.get(key)!.count === 1;
   };
+  return {
+    once: (hash: string, keptMs: number) => store.write((session) => onceIn(session, hash, keptMs)),
+    /** The same, only once the session commits. */
+    onceIn,
+  };
+};

@@ -132,3 +132,11 @@ export const deletedWithin = async (
     await store.all<DeletedRow>(sql`SELECT id, org_id, project_id, name FROM deleted_environments
       WHERE deleted_at >= ${since} AND deleted_at <= ${until} ORDER BY deleted_at`)
   ).map(toDeleted);
+
+/** Undefined of one that is not deleted. */
+export const deletedAt = async (store: Pick<Store, "one">, id: string): Promise<Instant | undefined> =>
+  (
+    await store.one<{ deleted_at: Instant }>(
+      sql`SELECT deleted_at FROM deleted_environments WHERE id = ${id}`,
+    )
+  )?.deleted_at;

@@ -35,6 +35,8 @@ export interface DeletionDeps extends Basics<"store" | "clock"> {
 const lookBackMs = 60_000;
 /** The frame of a deletion reaches other nodes sooner than that. */
 const frameMs = 500;
+/** After this a node has taken notice of a deletion, by its hint or by `followOnce`. */
+const goingMs = 5_000;
 const noticedMax = 100_000;
 const hintedMax = 100;
 const keysAtOnce = 16;
@@ -90,6 +92,15 @@ export function openDeletion(deps: DeletionDeps) {
   return {
     /** The hint of another node that it deleted some. */
     onDeletedElsewhere: notice,
+    /**
+     * Whether it was deleted a moment ago, and this node has not taken notice: its frame is on its way, and
+     * whoever listens there hears of that first.
+     */
+    async isGoing(id: string): Promise<boolean> {
+      if (noticed.has(id)) return false;
+      const at = await rows.deletedAt(store, id);
+      return at !== undefined && at > clock.now() - goingMs;
+    },
     /** The tick of loop `tenancy.follow`: reads what other nodes deleted, in case their hints were lost. */
     async followOnce() {
       const now = clock.now();

@@ -7,7 +7,7 @@ import {
   type WorkScope,
 } from "../../../kit/round-robin.ts";
 import { column, sql } from "../../../kit/sql.ts";
-import type { Session, Store, StoreReader } from "../../../store/store.ts";
+import type { Session, Store } from "../../../store/store.ts";
 
 /** A run that failed for good, whose event is still to be emitted. */
 export interface FailedRunRow {
@@ -63,6 +63,8 @@ export async function nextFailedAt(store: Store): Promise<Instant | undefined> {
 }
 
 export interface FailedRunFacts {
+  run_id: string;
+  environment_id: string;
   function_id: string;
   function_version: number;
   event_id: string;
@@ -73,22 +75,29 @@ export interface FailedRunFacts {
   ended_at: Instant | null;
 }
 
-export const failedRunFacts = (
-  store: StoreReader,
-  { run_id, environment_id }: FailedRunRow,
-): Promise<FailedRunFacts | undefined> =>
-  store.one(sql`SELECT function_id, function_version, event_id, event_name, attempt, error, ended_at FROM runs
-    WHERE id = ${run_id} AND environment_id || '' = ${environment_id}`);
+/** Of these runs, those that are still there. */
+export const failedRunFacts = (store: Store, runIds: readonly string[]): Promise<FailedRunFacts[]> =>
+  store.all(sql`SELECT id AS run_id, environment_id, function_id, function_version, event_id, event_name, attempt,
+      error, ended_at
+    FROM runs WHERE id ${store.seams.among(column.text(runIds))}`);
 
-/** The events that started these runs, and the runs that these events, or the runs themselves, are of. */
-export const beginningsOf = (
-  store: StoreReader,
-  environmentId: string,
-  runIds: readonly string[],
-): Promise<{ name: string; run_id: string | null }[]> =>
-  store.all(sql`SELECT v.name, v.run_id FROM runs r JOIN events v ON v.id = r.event_id
-      WHERE r.id IN ${sql.list(runIds)} AND v.environment_id = ${environmentId}
-    UNION SELECT v.name, v.run_id FROM batch_events b JOIN events v ON v.id = b.event_id
-      WHERE b.run_id IN ${sql.list(runIds)} AND v.environment_id = ${environmentId}
-    UNION SELECT '' AS name, r.parent_run_id AS run_id FROM runs r
-      WHERE r.id IN ${sql.list(runIds)} AND r.parent_run_id IS NOT NULL`);
+/** What led to a run: an event, which may be of another run, or a run that waits for it. */
+export interface RunBeginning {
+  of_run: string;
+  environment_id: string;
+  /** Of the event; empty of a run. */
+  name: string;
+  run_id: string | null;
+}
+
+/** What led to each of these runs: their events, and the runs that these, or the runs themselves, are of. */
+export function beginningsOf({ all, seams }: Store, runIds: readonly string[]): Promise<RunBeginning[]> {
+  const these = seams.among(column.text(runIds));
+  return all(sql`SELECT r.id AS of_run, r.environment_id, v.name, v.run_id FROM runs r JOIN events v ON v.id = r.event_id
+      WHERE r.id ${these} AND v.environment_id || '' = r.environment_id
+    UNION SELECT r.id AS of_run, r.environment_id, v.name, v.run_id FROM batch_events b JOIN runs r ON r.id = b.run_id
+      JOIN events v ON v.id = b.event_id
+      WHERE b.run_id ${these} AND v.environment_id || '' = r.environment_id
+    UNION SELECT r.id AS of_run, r.environment_id, '' AS name, r.parent_run_id AS run_id FROM runs r
+      WHERE r.id ${these} AND r.parent_run_id IS NOT NULL`);
+}

@@ -9,17 +9,24 @@ import type { RefusedEvent } from "../emit/delayed-due.ts";
 import { type EventDraft, serverSource } from "../emit/rules.ts";
 import type { Events } from "../emit/service.ts";
 import type { DefinitionAt } from "../functions/pinned.ts";
-import { maskedLines } from "../logs/rules.ts";
+import { maskedText } from "../logs/rules.ts";
 import type { RunError } from "../runs/run.ts";
 import type { SecretValues } from "../secrets/values.ts";
+import { ofFailures } from "./pasts.ts";
 import * as rows from "./rows.ts";
 
 /** A node that dies behind its take leaves its rows to the others after this long. */
 const againMs = 5_000;
 const sliceMax = 100;
-/** So far back it is looked for what began a run; one with a longer past is taken for one of a failure. */
-const generationsMax = 1_000;
 const messageCharsMax = 2_048;
+
+/** Of an error that is not to be had. */
+const lost = {
+  code: "UNKNOWN",
+  message: "The error is not there any more: the run was resumed or redacted meanwhile.",
+};
+/** A code as servers and SDKs write it: no text of a handler. */
+const ownCode = /^[A-Z]+(?:_[A-Z]+)*$/;
 
 export interface TellFailuresDeps extends Basics<"store" | "clock" | "log"> {
   events: Pick<Events, "emit">;
@@ -37,40 +44,30 @@ export interface TellFailuresDeps extends Basics<"store" | "clock" | "log"> {
 export function openTellFailures(deps: TellFailuresDeps) {
   const { store, clock, log, events, definitionOf, secretValues } = deps;
 
-  /** Whether an event of a failure began the run, through any number of runs between. */
-  async function isOfFailure({ environment_id, run_id }: rows.FailedRunRow): Promise<boolean> {
-    const known = new Set([run_id]);
-    let some = [run_id];
-    for (let generation = 0; some.length > 0; generation++) {
-      if (generation === generationsMax) return true;
-      const found = await rows.beginningsOf(store, environment_id, some);
-      if (found.some(({ name }) => name === runFailedEvent)) return true;
-      some = found.flatMap(({ run_id: id }) => (id === null || known.has(id) ? [] : id));
-      for (const id of some) known.add(id);
-    }
-    return false;
-  }
-
-  /** Its code and message without the secrets of its function; where those cannot be read, the code alone. */
+  /** Without the secrets of its function; where those cannot be read, a code of ours alone. */
   async function errorOf({ environment_id, failed_at }: rows.FailedRunRow, facts: rows.FailedRunFacts) {
     const { error, ended_at, function_id, function_version } = facts;
-    const { code, name, message } = (ended_at === failed_at && storedJson<RunError>(error ?? "")) || {
-      ...{ code: "UNKNOWN", name: undefined, message: "The run was resumed before this was written." },
-    };
-    const kind = { ...(code !== undefined && { code }), ...(name !== undefined && { name }) };
+    const told = (ended_at === failed_at && storedJson<Partial<RunError>>(error ?? "")) || lost;
+    const { code, name, message = lost.message }: Partial<RunError> = told;
     try {
       const { secrets } = await definitionOf(environment_id, function_id, function_version);
       const values = secrets.length > 0 ? Object.values(await secretValues(environment_id, secrets)) : [];
-      const text = message.slice(0, 2 * messageCharsMax).toWellFormed();
-      const [line] = maskedLines([{ at: rfc3339(failed_at), level: "error", text }], values);
-      return { ...kind, message: line!.text.slice(0, messageCharsMax).toWellFormed() };
+      const shown = (text: string) => maskedText(`${text}`, values, messageCharsMax);
+      return {
+        ...(code !== undefined && { code: shown(code) }),
+        ...(name !== undefined && { name: shown(name) }),
+        message: shown(message),
+      };
     } catch (cause) {
       log.warn("run.failure_unmasked", {
         environmentId: environment_id,
         functionId: function_id,
         error: cause,
       });
-      return { ...kind, message: "The message is left out: the function's secrets cannot be read." };
+      return {
+        ...(code !== undefined && ownCode.test(code) && { code }),
+        message: "The message is left out: the function's secrets cannot be read.",
+      };
     }
   }
 
@@ -91,12 +88,10 @@ export function openTellFailures(deps: TellFailuresDeps) {
   }
 
   /** True when nothing is left to do, false when it is to be tried again, what is given up otherwise. */
-  async function tell(row: rows.FailedRunRow): Promise<boolean | RefusedEvent> {
+  async function tell(row: rows.FailedRunRow, facts: rows.FailedRunFacts): Promise<boolean | RefusedEvent> {
     const { environment_id: environmentId, run_id: runId } = row;
     let draft: EventDraft | undefined;
     try {
-      const facts = await rows.failedRunFacts(store, row);
-      if (!facts || (await isOfFailure(row))) return true;
       draft = await draftOf(row, facts);
       await events.emit([draft], { environmentId, source: serverSource, runId, isAccepted: true });
       return true;
@@ -107,13 +102,30 @@ export function openTellFailures(deps: TellFailuresDeps) {
     }
   }
 
+  /** What became of each of a slice, which is read as one. */
+  async function tellAll(list: readonly rows.FailedRunRow[]): Promise<(boolean | RefusedEvent)[]> {
+    if (list.length === 0) return [];
+    const found = await rows.failedRunFacts(
+      store,
+      list.map(({ run_id }) => run_id),
+    );
+    const factsOf = new Map(found.map((facts) => [`${facts.environment_id}\n${facts.run_id}`, facts]));
+    const isOfFailure = await ofFailures(store, list);
+    return Promise.all(
+      list.map((row) => {
+        const facts = factsOf.get(`${row.environment_id}\n${row.run_id}`);
+        return facts && !isOfFailure.has(row.run_id) ? tell(row, facts) : true;
+      }),
+    );
+  }
+
   const work = workOn(
     async (slice) => {
       const now = clock.now();
       const taken = await store.write((session) =>
         rows.takeFailed(session, slice, { now, until: now + againMs }),
       );
-      const ends = await Promise.all(taken.map(tell));
+      const ends = await tellAll(taken);
       const done = taken.filter((_, at) => ends[at] !== false);
       if (done.length === 0) return taken;
       const buried = await store.write(async (session) => {

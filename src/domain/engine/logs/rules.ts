@@ -165,21 +165,30 @@ const maskable = (line: LogLine): LogLine => {
   };
 };
 
+const maskOf = (hidden: readonly string[]) => (text: string) =>
+  hidden.reduce(
+    (rest, secret) => (secret.length > rest.length ? rest : rest.replaceAll(secret, "***")),
+    text,
+  );
+
 /** Replaces secrets wherever they stand. */
 export function maskedLines(given: readonly LogLine[], secrets: readonly string[]): readonly LogLine[] {
   const hidden = formsOf(secrets);
   if (hidden.length === 0) return given;
   const lines = given.map(maskable);
-  const mask = (text: string) =>
-    hidden.reduce(
-      (rest, secret) => (secret.length > rest.length ? rest : rest.replaceAll(secret, "***")),
-      text,
-    );
+  const mask = maskOf(hidden);
   return lines.map(({ text, fields, step, ...line }) => ({
     ...{ ...line, text: mask(text) },
     ...(fields && { fields: mapTexts(fields, mask) }),
     ...(step !== undefined && { step: mask(step) }),
   }));
+}
+
+/** The beginning of a text. Secrets are replaced before it is cut, so that none is left in part. */
+export function maskedText(text: string, secrets: readonly string[], charsMax: number): string {
+  if (text.length > maskedCharsMax && secrets.some(({ length }) => length > maskedCharsMax))
+    return `(a text of ${text.length} characters)`;
+  return maskOf(formsOf(secrets))(text).slice(0, charsMax).toWellFormed();
 }
 
 /** Makes room: the fields go first, then the end of the text. */

@@ -51,14 +51,24 @@ export const listAlerts = (
   );
 };
 
-/** Inserts it, or writes what changed of it. */
-export const putAlert = (session: Session, row: AlertRow): Promise<number> =>
-  session.run(sql`INSERT INTO alerts (${fields}) VALUES (${row.environment_id}, ${row.id}, ${row.rule},
-      ${row.condition}, ${row.subject}, ${row.detail}, ${sql.bigint(row.count)}, ${sql.bigint(row.opened_at)},
-      ${sql.bigint(row.seen_at)}, ${row.told_at}, ${row.resolved_at}, ${row.resolved_by}, ${row.ended_at})
+/** Inserts them, or writes what changed of them. */
+export async function putAlerts(session: Session, list: readonly AlertRow[]): Promise<void> {
+  if (list.length === 0) return;
+  const texts = (of: (row: AlertRow) => string | null) => column.text(list.map(of));
+  const numbers = (of: (row: AlertRow) => number | null) => column.bigint(list.map(of));
+  await session.run(sql`INSERT INTO alerts (${fields}) SELECT ${fields} FROM ${session.seams.rowsFrom("v", {
+    ...{ environment_id: texts((row) => row.environment_id), id: texts((row) => row.id) },
+    ...{ rule: texts((row) => row.rule), condition: texts((row) => row.condition) },
+    ...{ subject: texts((row) => row.subject), detail: texts((row) => row.detail) },
+    ...{ count: numbers((row) => row.count), opened_at: numbers((row) => row.opened_at) },
+    ...{ seen_at: numbers((row) => row.seen_at), told_at: numbers((row) => row.told_at) },
+    ...{ resolved_at: numbers((row) => row.resolved_at), resolved_by: texts((row) => row.resolved_by) },
+    ended_at: numbers((row) => row.ended_at),
+  })} WHERE 1 = 1
     ON CONFLICT (environment_id, id) DO UPDATE SET detail = excluded.detail, count = excluded.count,
       seen_at = excluded.seen_at, told_at = excluded.told_at, resolved_at = excluded.resolved_at,
       resolved_by = excluded.resolved_by, ended_at = excluded.ended_at`);
+}
 
 export async function forgetAlerts(session: Session, before: Instant, limit: number): Promise<number> {
   const gone = await session.all<AlertKey>(sql`DELETE FROM alerts WHERE (environment_id, id) IN (
@@ -95,16 +105,41 @@ const same = ({ environment_id, alert_id, target, number }: ToldKey & { number: 
   sql`environment_id = ${environment_id} AND alert_id = ${alert_id} AND target = ${target}
     AND number = ${number} AND state = 'waiting'`;
 
-/** What a target is told next; what it has not taken yet is told no more. */
-export const putDelivery = (
+/** What a target is told next. */
+export interface NextTold extends ToldKey {
+  shown: string;
+  kind: MessageKind;
+}
+
+/** Writes what targets are told next; what they have not taken yet they are told no more. */
+export async function putDeliveries(
   session: Session,
-  key: ToldKey,
-  { shown, kind, now }: { shown: string; kind: MessageKind; now: Instant },
-): Promise<number> =>
-  session.run(sql`INSERT INTO alert_deliveries AS d (${told}) VALUES (${key.environment_id}, ${key.alert_id},
-      ${key.target}, ${shown}, ${kind}, 1, 'waiting', 0, ${sql.bigint(now)}, NULL, NULL)
+  list: readonly NextTold[],
+  now: Instant,
+): Promise<void> {
+  if (list.length === 0) return;
+  const texts = (of: (row: NextTold) => string) => column.text(list.map(of));
+  await session.run(sql`INSERT INTO alert_deliveries AS d (${told})
+    SELECT environment_id, alert_id, target, shown, kind, 1, 'waiting', 0, ${sql.bigint(now)}, NULL,
+      CAST(NULL AS BIGINT)
+    FROM ${session.seams.rowsFrom("v", {
+      ...{ environment_id: texts((row) => row.environment_id), alert_id: texts((row) => row.alert_id) },
+      ...{ target: texts((row) => row.target), shown: texts((row) => row.shown) },
+      kind: texts((row) => row.kind),
+    })} WHERE 1 = 1
     ON CONFLICT (environment_id, alert_id, target) DO UPDATE SET shown = excluded.shown, kind = excluded.kind,
       number = d.number + 1, state = 'waiting', attempts = 0, due_at = excluded.due_at, last_error = NULL`);
+}
+
+/** What waits to be told by a rule waits until then. */
+export const putOffDeliveries = (
+  session: Session,
+  { environment_id, name }: { environment_id: string; name: string },
+  until: Instant,
+): Promise<number> =>
+  session.run(sql`UPDATE alert_deliveries SET due_at = ${sql.bigint(until)}
+    WHERE environment_id = ${environment_id} AND state = 'waiting' AND alert_id IN (
+      SELECT id FROM alerts WHERE environment_id = ${environment_id} AND rule = ${name})`);
 
 export const deliveriesOf = (
   reader: Pick<Store, "all" | "seams">,

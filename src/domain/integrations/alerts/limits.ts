@@ -30,3 +30,8 @@ export const alertPauseMsMax = 60 * 60 * 1000;
 export const alertErrorCharsMax = 300;
 /** An alert is kept for this long after its end. */
 export const alertKeptMs = 30 * 24 * 60 * 60 * 1000;
+/** Mails that an environment sends at once, and in an hour: who makes rules must not fill foreign boxes. */
+export const alertMailsAtOnceMax = 50;
+export const alertMailsHourMax = 120;
+/** Environments whose mails a node counts. */
+export const alertMailersMax = 10_000;

@@ -29,18 +29,17 @@ export function openMailer({ clock, url, from, timeoutMs }: MailerDeps) {
       return "this installation sends no mail: its operator sets SVC_SMTP_URL and SVC_SMTP_FROM";
     // Loaded by the first mail: most installations send none.
     const { createTransport } = await import("nodemailer");
-    const transport = createTransport(url, {
-      ...{ connectionTimeout: timeoutMs, greetingTimeout: timeoutMs, socketTimeout: timeoutMs },
-      // A text of ours names no file and no URL that is read into a mail.
-      ...{ disableFileAccess: true, disableUrlAccess: true },
-    });
-    let cancel = () => {};
-    const over = new Promise<string>((resolve) => {
-      cancel = clock.after(timeoutMs, () => resolve(`no answer of the mail server within ${timeoutMs} ms`));
-    });
-    const sent = transport.sendMail({ from, to: [...to], subject, text }).then(() => undefined, reasonOf);
+    const transport = createTransport(url);
+    const over = new AbortController();
+    const cancel = clock.after(timeoutMs, () => over.abort());
     try {
-      return await Promise.race([sent, over]);
+      // A text of ours names no file and no URL that is read into a mail.
+      const ours = { disableFileAccess: true, disableUrlAccess: true };
+      await transport.sendMail({ ...ours, from, to: [...to], subject, text, signal: over.signal });
+      return undefined;
+    } catch (error) {
+      if (over.signal.aborted) return `no answer of the mail server within ${timeoutMs} ms`;
+      return reasonOf(error);
     } finally {
       cancel();
       transport.close();

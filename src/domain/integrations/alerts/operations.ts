@@ -1,4 +1,5 @@
 import { type Static, Type } from "@sinclair/typebox";
+import { thingsOf } from "../../../gate/things.ts";
 import {
   AlertRuleSchema,
   AlertSchema,
@@ -21,7 +22,7 @@ import {
   unary,
 } from "../../../kit/operation.ts";
 import { timeBound } from "../../../kit/page.ts";
-import type { RuleRow } from "./rule-rows.ts";
+import { type RuleRow, storedTargetsOf } from "./rule-rows.ts";
 import { type ConditionName, conditionOf } from "./rules.ts";
 import type { Alerts, ShownAlert } from "./service.ts";
 import {
@@ -43,16 +44,25 @@ const Named = Type.Object({ name: ruleName });
 const functionThing = (id: string | null): Thing[] =>
   id === null ? [] : [{ type: "function", id, action: "functions:read" }];
 
-/** Of a rule that is named: who may not see its function does not see the rule. */
+/** Secrets that sign its webhooks. */
+const secretThings = (targets: readonly { secret?: string }[]): Thing[] =>
+  thingsOf("secret", ...targets.flatMap(({ secret }) => secret || []));
+
+const thingsOfRule = (rule: RuleRow): Thing[] => [
+  ...functionThing(rule.function_id),
+  ...secretThings(storedTargetsOf(rule).map(({ shown }) => shown)),
+];
+
+/** Of a rule that is named: who may not see its function, or a secret of it, does not see the rule. */
 const ofRule = {
-  alsoAsks: ["functions:read"],
+  alsoAsks: ["functions:read", "secrets:read"],
   about: ({ name, shows = [] }: { name: string; shows?: Thing[] }) => [name, ...shows],
 };
 
 /** The rule, once the caller was found to be allowed to see what it is about. */
 async function shownRule(alerts: Alerts, name: string, call: Call, permit: Permit): Promise<RuleRow> {
   const rule = await alerts.find(call.environmentId, name);
-  await permit({ name, shows: functionThing(rule.function_id) });
+  await permit({ name, shows: thingsOfRule(rule) });
   return rule;
 }
 const Id = Type.Object({
@@ -74,12 +84,13 @@ const Put = Type.Object({
 const read = { action: "alerts:read", reads: true } as const;
 const manage = { action: "alerts:manage" } as const;
 
-/** Who may not see a function must not be told of it by a rule. */
-function aboutRule({ name, condition, function_id: id }: Static<typeof Put>): (string | Thing)[] {
+/** Who may not see a function must not be told of it by a rule, and signs with no secret that is hidden. */
+function aboutRule({ name, condition, function_id: id, targets }: Static<typeof Put>): (string | Thing)[] {
   const known = conditionOf(condition as ConditionName) as ReturnType<typeof conditionOf> | undefined;
-  if (known?.function === "none" || (!known && !id)) return [name];
+  const asked = [name, ...secretThings(targets)];
+  if (known?.function === "none" || (!known && !id)) return asked;
   return [
-    name,
+    ...asked,
     { type: "function", id: id || "*", action: "functions:read", ...(!id && { isPattern: true }) },
   ];
 }
@@ -126,7 +137,7 @@ const ruleOperations = (alerts: Alerts): Operation[] => [
   unary({
     name: "alerts.putRule",
     ...manage,
-    alsoAsks: ["functions:read"],
+    alsoAsks: ["functions:read", "secrets:read"],
     // URLs of Slack are secrets.
     hides: ["targets"],
     summary: "Makes a rule that tells somebody when something goes wrong, or replaces the one of that name.",
@@ -143,7 +154,10 @@ const ruleOperations = (alerts: Alerts): Operation[] => [
       const before = await alerts.before(call.environmentId, input.name);
       // It takes the place of what the caller must be allowed to see, too.
       if (before)
-        await permit({ ...input, condition: before.condition, function_id: before.function_id ?? "" });
+        await permit({
+          ...{ ...input, condition: before.condition, function_id: before.function_id ?? "" },
+          targets: storedTargetsOf(before).map(({ shown: { type, secret = "" } }) => ({ type, secret })),
+        });
       return alerts.put(call.environmentId, input);
     },
   }),
@@ -174,7 +188,7 @@ const ruleOperations = (alerts: Alerts): Operation[] => [
       (list: RuleRow[]) => messageOf(ListAlertRulesResponseSchema)({ rules: list.map(ruleJson) }),
     ),
     lists: listed(({ name }: RuleRow) => [name], {
-      shows: ({ function_id }: RuleRow) => functionThing(function_id),
+      shows: thingsOfRule,
     }),
     handle: (_input, call) => alerts.list(call.environmentId),
   }),

@@ -124,27 +124,31 @@ function addressesOf(field: string, to: readonly string[] = []): readonly string
   return to;
 }
 
-/** `before`: the rule's targets so far; a URL as it is shown stands for the one that it stood for. */
+/** `left`: the rule's targets so far; a URL as it is shown stands for the first that it stood for, once. */
 function targetOf(
   { type, url, secret = "", to = [] }: RuleInput["targets"][number],
   field: string,
-  before: readonly RuleTarget[],
+  left: RuleTarget[],
 ): RuleTarget {
   const refuse = (name: string, given: boolean) => {
     if (given) throw invalid(`${field}.${name}`, `is not for ${type}`);
+  };
+  const wholeUrl = (): string => {
+    if (!url?.includes(hiddenPart)) return urlOf(`${field}.url`, url);
+    const at = left.findIndex((one) => one.type === type && shownUrl(one) === url);
+    if (at < 0) throw invalid(`${field}.url`, "is a URL as it is shown, of none that the rule has");
+    return left.splice(at, 1)[0]!.url!;
   };
   switch (type) {
     case "webhook":
       refuse("to", to.length > 0);
       requireStorable(`${field}.secret`, secret);
       if (secret.length > 200) throw invalid(`${field}.secret`, "must be the name of a secret");
-      return { type, url: urlOf(`${field}.url`, url), ...(secret !== "" && { secret }) };
-    case "slack": {
+      return { type, url: wholeUrl(), ...(secret !== "" && { secret }) };
+    case "slack":
       refuse("to", to.length > 0);
       refuse("secret", secret !== "");
-      const kept = before.find((one) => one.type === "slack" && maskedUrl(one.url ?? "") === url);
-      return { type, url: kept?.url ?? urlOf(`${field}.url`, url) };
-    }
+      return { type, url: wholeUrl() };
     case "email":
       refuse("url", url !== undefined && url !== "");
       refuse("secret", secret !== "");
@@ -162,10 +166,11 @@ export function checkedRule(input: RuleInput, before: readonly RuleTarget[]): Ch
   const { targets, repeat_after_ms: repeat, resolve_after_ms: resolve } = input;
   if (targets.length < 1 || targets.length > limits.alertTargetsMax)
     throw invalid("targets", `must be 1 to ${limits.alertTargetsMax}`);
+  const left = [...before];
   return {
     ...{ name: input.name, condition, functionId: functionOf(input, known) },
     bounds: boundsOf(input, known),
-    targets: distinct(targets.map((one, at) => targetOf(one, `targets[${at}]`, before))),
+    targets: distinct(targets.map((one, at) => targetOf(one, `targets[${at}]`, left))),
     repeatAfterMs:
       repeat === 0
         ? 0
@@ -196,25 +201,33 @@ export function requireRuleName(name: string): void {
     );
 }
 
+/** Stands where a URL is not shown. */
+const hiddenPart = "…";
+
 /** Who has Slack's URL may write there: its path is its secret. */
-export function maskedUrl(url: string): string {
+function maskedUrl(url: string): string {
   if (!URL.canParse(url)) return "";
   const { origin } = new URL(url);
-  return `${origin}/…${url.length > origin.length + 24 ? url.slice(-4) : ""}`;
+  return `${origin}/${hiddenPart}${url.length > origin.length + 24 ? url.slice(-4) : ""}`;
 }
 
 /** As everybody may see it. Queries of webhooks often are secrets, too. */
-export const shownTarget = ({ type, url = "", secret, to }: RuleTarget): RuleTarget => ({
-  type,
-  ...(type === "slack" && { url: maskedUrl(url) }),
-  ...(type === "webhook" && { url }),
-  ...(secret !== undefined && { secret }),
-  ...(to && { to }),
+const shownUrl = ({ type, url = "" }: RuleTarget): string =>
+  type === "slack" ? maskedUrl(url) : url.replace(/\?.*/s, `?${hiddenPart}`);
+
+export const shownTarget = (target: RuleTarget): RuleTarget => ({
+  type: target.type,
+  ...(target.type !== "email" && { url: shownUrl(target) }),
+  ...(target.secret !== undefined && { secret: target.secret }),
+  ...(target.to && { to: target.to }),
 });
 
 /** In one line: for the history, and for what a test came to. */
-export const lineOf = ({ type, url = "", to = [] }: RuleTarget): string =>
-  `${type} ${type === "email" ? to.join(", ") : type === "slack" ? maskedUrl(url) : url.replace(/[?#].*$/, "")}`;
+export const lineOf = (target: RuleTarget): string => {
+  const { type, url = "", to = [] } = target;
+  if (type === "email") return `${type} ${to.join(", ")}`;
+  return `${type} ${type === "slack" ? shownUrl(target) : url.replace(/[?#].*$/, "")}`;
+};
 
 /** Tells whether two targets are the same. The URL of a target cannot be read from its hash. */
 export const hashOf = (target: RuleTarget): string =>

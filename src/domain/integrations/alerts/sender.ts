@@ -10,6 +10,10 @@ import { hashOf, lineOf, type RuleTarget } from "./rules.ts";
 import { openTargets } from "./targets.ts";
 import { type AlertMessage, openTell, type TellDeps, type UntakenMessage } from "./tell.ts";
 
+/** Between two looks, times what the last one took; at most so long: it may have met a store that stood. */
+const looksApart = 10;
+const looksApartMsMax = 2_000;
+
 export interface SendAlertsDeps extends Basics<"store" | "clock" | "log">, TellDeps {
   ids: Pick<Ids, "chance" | "next">;
   keyring: Pick<Keyring, "unseal">;
@@ -50,6 +54,10 @@ export function openSendAlerts(deps: SendAlertsDeps) {
     try {
       const found = await toSend(row);
       if (!found) return { error: "the rule has no such target any more", isFinal: true };
+      const { kind, alert } = found.message;
+      // A silence kept its end from the targets, as it kept its beginning.
+      if (kind !== "resolved" && alert.resolved_at !== null)
+        return { error: "it was over before the silence was", isFinal: true };
       return await tell(found.target, found.message);
     } catch (error) {
       if (error instanceof Fault) return { error: error.message };
@@ -90,21 +98,25 @@ export function openSendAlerts(deps: SendAlertsDeps) {
     underWay.set(key, { environmentId, sending });
   }
 
+  const due = openDue(deps);
+
   const sendsOf = (environmentId: string): number =>
     [...underWay.values()].filter((one) => one.environmentId === environmentId).length;
 
   return {
-    /** The tick of `alerts.deliver`: begins what is due; a target that hangs holds up no other. */
-    async deliverOnce(write: LeaderWrite): Promise<void> {
-      const due = await alertRows.dueDeliveries(store, clock.now(), {
-        most: limits.alertSendsMax * 2,
-        ofEach: limits.alertSendsOfEnvironmentMax * 4,
-      });
-      for (const row of due) {
-        if (stop.signal.aborted || underWay.size >= limits.alertSendsMax) return;
-        const isFull = sendsOf(row.environment_id) >= limits.alertSendsOfEnvironmentMax;
-        if (!isFull && !underWay.has(keyOf(row))) begin(row, write);
+    /**
+     * The tick of `alerts.deliver`: begins what is due; a target that hangs holds up no other. Where a tenant
+     * has made a look dear, the next one comes later, and what was found goes on.
+     */
+    async deliverOnce(write: LeaderWrite): Promise<{ againInMs?: number }> {
+      const { rows, againInMs } = await due.next();
+      for (const row of rows) {
+        const isFull = underWay.size >= limits.alertSendsMax || stop.signal.aborted;
+        const isBusy = sendsOf(row.environment_id) >= limits.alertSendsOfEnvironmentMax;
+        if (isFull || isBusy || underWay.has(keyOf(row))) due.putBack(row);
+        else begin(row, write);
       }
+      return againInMs > 0 ? { againInMs } : {};
     },
 
     /** A message that is marked as a test, to each target. */
@@ -130,6 +142,30 @@ export function openSendAlerts(deps: SendAlertsDeps) {
       stop.abort();
       await Promise.all([...underWay.values()].map(({ sending }) => sending));
     },
+  };
+}
+
+/** Messages that are due: of a look, and of the one before, while it is too early for another. */
+function openDue({ store, clock }: Pick<SendAlertsDeps, "store" | "clock">) {
+  let left: alertRows.ToldRow[] = [];
+  let goodUntil = 0;
+  return {
+    async next(): Promise<{ rows: readonly alertRows.ToldRow[]; againInMs: number }> {
+      const waitMs = goodUntil - clock.elapsed();
+      if (waitMs <= 0) {
+        const lookedAt = clock.elapsed();
+        left = await alertRows.dueDeliveries(store, clock.now(), {
+          most: limits.alertSendsMax * 2,
+          ofEach: limits.alertSendsOfEnvironmentMax * 4,
+        });
+        const tookMs = clock.elapsed() - lookedAt;
+        goodUntil = clock.elapsed() + Math.min(looksApartMsMax, looksApart * tookMs);
+      }
+      const rows = left;
+      left = [];
+      return { rows, againInMs: Math.ceil(waitMs) };
+    },
+    putBack: (row: alertRows.ToldRow) => void left.push(row),
   };
 }
 

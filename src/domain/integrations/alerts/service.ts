@@ -20,7 +20,7 @@ import {
   shownTarget,
 } from "./rules.ts";
 import type { SendAlerts } from "./sender.ts";
-import { tellTargets } from "./state.ts";
+import { isSilent, messagesOf } from "./state.ts";
 import { openTargets, placeOf } from "./targets.ts";
 
 export interface AlertsDeps extends Basics<"store" | "clock"> {
@@ -132,11 +132,15 @@ function openRules(deps: AlertsDeps) {
       if (until !== undefined && (until <= now || until > now + silenceMsMax))
         throw invalid("until", "must be to come, and at most a year from now");
       const key = keyOf(environmentId, name);
-      return store.write(async (session) => {
+      const row = await store.write(async (session) => {
         if ((await rows.silenceRule(session, key, { until: until ?? null, now })) === 0)
           throw missingRule(name);
+        // What targets have not taken yet is told after the silence, too.
+        await alertRows.putOffDeliveries(session, key, until ?? now);
         return (await rows.getRule(session, key))!;
       });
+      if (until === undefined) deps.sendIn(0);
+      return row;
     },
 
     test: deps.send.test,
@@ -197,8 +201,9 @@ function openFound({ store, clock, sendIn }: AlertsDeps) {
         if (alert.resolved_at !== null) return alert;
         const isOver = conditionOf(rule.condition).happens === true;
         const after = { ...alert, resolved_at: now, resolved_by: by, ...(isOver && { ended_at: now }) };
-        await alertRows.putAlert(session, after);
-        if (alert.told_at !== null) await tellTargets(session, rule, { alert: after, kind: "resolved", now });
+        await alertRows.putAlerts(session, [after]);
+        if (alert.told_at !== null && !isSilent(rule, now))
+          await alertRows.putDeliveries(session, messagesOf(rule, after, "resolved"), now);
         return after;
       });
       sendIn(0);
@@ -209,11 +214,11 @@ function openFound({ store, clock, sendIn }: AlertsDeps) {
 
 /** The rule looks for something else from here on. */
 async function endAll(session: Session, key: rows.RuleKey, now: Instant): Promise<void> {
-  for (const alert of await alertRows.lastingAlerts(session, key))
-    await alertRows.putAlert(session, {
-      ...alert,
-      ...{ resolved_at: alert.resolved_at ?? now, ended_at: now },
-    });
+  const lasting = await alertRows.lastingAlerts(session, key);
+  await alertRows.putAlerts(
+    session,
+    lasting.map((alert) => ({ ...alert, resolved_at: alert.resolved_at ?? now, ended_at: now })),
+  );
 }
 
 export type Alerts = ReturnType<typeof openAlerts>;

@@ -2,24 +2,26 @@ import type { Instant } from "../../../kit/clock.ts";
 import type { Ids } from "../../../kit/ids.ts";
 import type { Session } from "../../../store/store.ts";
 import * as rows from "./alert-rows.ts";
-import { alertCountMax } from "./limits.ts";
+import { alertCountMax, alertSubjectsMax } from "./limits.ts";
 import { type RuleRow, storedTargetsOf } from "./rule-rows.ts";
 import { conditionOf, type LookFindings, type MessageKind, type Sighting } from "./rules.ts";
 
-/** Writes what each target is told next, with the change that it is told of. */
-export async function tellTargets(
-  session: Session,
+/** What each target of the rule is told next. */
+export const messagesOf = (
   rule: RuleRow,
-  { alert, kind, now }: { alert: rows.AlertRow; kind: MessageKind; now: Instant },
-): Promise<void> {
-  const { environment_id, id: alert_id } = alert;
-  for (const { key, line: shown } of storedTargetsOf(rule))
-    await rows.putDelivery(session, { environment_id, alert_id, target: key }, { shown, kind, now });
-}
+  { environment_id, id: alert_id }: rows.AlertRow,
+  kind: MessageKind,
+): rows.NextTold[] =>
+  storedTargetsOf(rule).map(({ key: target, line: shown }) => ({
+    ...{ environment_id, alert_id, target, shown, kind },
+  }));
+
+export const isSilent = ({ silenced_until }: RuleRow, now: Instant): boolean => (silenced_until ?? 0) > now;
 
 /**
  * What a look means for the alerts of a rule, whose row is held: one state is one alert, so that no two
- * looks, nor two nodes, open two. Answers whether there is something to send.
+ * looks, nor two nodes, open two. It is two statements, however much it is, so that no rule keeps others
+ * waiting. Answers whether there is something to send.
  */
 export async function applyLook(
   session: Session,
@@ -28,22 +30,23 @@ export async function applyLook(
 ): Promise<boolean> {
   const { happens = false } = conditionOf(rule.condition);
   const lasting = new Map((await rows.lastingAlerts(session, rule)).map((row) => [row.subject, row]));
-  const isSilent = (rule.silenced_until ?? 0) > now;
-  let isTold = false;
+  // Where none is taken to be over, others must not open beside those that are.
+  let room = happens || look.isCut ? alertSubjectsMax - lasting.size : alertSubjectsMax;
+  const changed: rows.AlertRow[] = [];
+  const told: rows.NextTold[] = [];
 
-  const write = async (alert: rows.AlertRow, kind: MessageKind | undefined) => {
-    const told = kind !== undefined && !isSilent;
-    const after = told ? { ...alert, told_at: now } : alert;
-    await rows.putAlert(session, after);
-    if (told) await tellTargets(session, rule, { alert: after, kind, now });
-    isTold ||= told;
+  const write = (alert: rows.AlertRow, kind: MessageKind | undefined) => {
+    const isTold = kind !== undefined && !isSilent(rule, now);
+    changed.push(isTold ? { ...alert, told_at: now } : alert);
+    if (isTold) told.push(...messagesOf(rule, alert, kind));
   };
   for (const sighting of look.found) {
     const before = lasting.get(sighting.subject);
+    if (!before && room-- <= 0) continue;
     const alert = before
       ? seenAgain(before, sighting, { happens, now })
       : newAlert(rule, sighting, { id: ids.next("alr"), now });
-    await write(alert, kindOf(alert, rule, now));
+    write(alert, kindOf(alert, rule, now));
     lasting.delete(sighting.subject);
   }
   for (const alert of lasting.values()) {
@@ -51,13 +54,15 @@ export async function applyLook(
     if (isOver) {
       const wasTold = alert.told_at !== null && alert.resolved_at === null;
       const after = { ...alert, resolved_at: alert.resolved_at ?? now, ended_at: now };
-      await write(after, wasTold ? "resolved" : undefined);
+      write(after, wasTold ? "resolved" : undefined);
     } else {
       const kind = kindOf(alert, rule, now);
-      if (kind) await write(alert, kind);
+      if (kind) write(alert, kind);
     }
   }
-  return isTold;
+  await rows.putAlerts(session, changed);
+  await rows.putDeliveries(session, told, now);
+  return told.length > 0;
 }
 
 /** What its targets are to be told now, if anything. */

@@ -3,6 +3,7 @@ import { type CallOutward, TransportFailure } from "../../../kit/outward-call.ts
 import type { Basics } from "../../../store/store.ts";
 import type { SecretValues } from "../../engine/secrets/values.ts";
 import { headersOf, outcomeOf } from "../deliveries/rules.ts";
+import { alertMailsHourMax } from "./limits.ts";
 import type { SendMail } from "./mail.ts";
 import { type AlertFacts, type MessageKind, type RuleTarget, slackText, wordsOf } from "./rules.ts";
 
@@ -11,6 +12,8 @@ export interface TellDeps extends Basics<"clock" | "log"> {
   mail: SendMail;
   secretValues: SecretValues["of"];
   timeoutMs: number;
+  /** Takes one of the mails that the environment may send now; answers the seconds until there is one. */
+  mailPace: (environmentId: string) => number;
 }
 
 export interface AlertMessage {
@@ -43,7 +46,7 @@ function bodyOf({ kind, alert, environment }: AlertMessage, at: number): string 
 
 /** Tells one target one message, once; `stopped` is raised when this node gives it up. */
 export function openTell(
-  { clock, log, call, mail, secretValues, timeoutMs }: TellDeps,
+  { clock, log, call, mail, secretValues, timeoutMs, mailPace }: TellDeps,
   stopped: AbortSignal,
 ) {
   async function post(url: string, body: string, headers: Record<string, string>): Promise<UntakenMessage> {
@@ -81,6 +84,12 @@ export function openTell(
     const words = wordsOf(message.kind, message.alert, message.environment.name);
     if (type === "webhook") return postSigned(url, secret, message);
     if (type === "slack") return post(url, JSON.stringify({ text: slackText(words.text) }), {});
+    const waitSeconds = mailPace(message.environment.id);
+    if (waitSeconds > 0)
+      return {
+        error: `the environment sends at most ${alertMailsHourMax} mails an hour`,
+        retryAfterMs: waitSeconds * 1_000,
+      };
     const error = await mail({ to, ...words });
     return error === undefined ? undefined : { error };
   }

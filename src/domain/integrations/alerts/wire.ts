@@ -13,7 +13,9 @@ const time = (description: string) => Type.String({ format: "date-time", descrip
 
 const targetFields = {
   type: said("`webhook`, `slack` or `email`."),
-  url: Type.Optional(said("Of a webhook, or of Slack, whose end is not shown: it is a secret.")),
+  url: Type.Optional(
+    said("Of a webhook without its query, of Slack without its end: as it is shown it stands for itself."),
+  ),
   secret: Type.Optional(said("Name of the environment's secret that signs a webhook.")),
   to: Type.Optional(Type.Array(text, { maxItems: 100, description: "Addresses of an e-mail." })),
 };

@@ -27,6 +27,8 @@ export function openFeeds<Event extends LogEntry>(deps: FeedsDeps<Event>) {
   const { reads, publishHint, hasOthers, hasReadersElsewhere } = deps;
   const feeds: OpenFeeds<Event> = new Map();
   const opening = new Map<string, Promise<EnvironmentFeed<Event>>>();
+  /** Those whose log was not there at the last comparison. */
+  let missed = new Set<string>();
 
   async function open(environmentId: string): Promise<EnvironmentFeed<Event>> {
     const feed = new EnvironmentFeed(environmentId, deps, feeds);
@@ -78,17 +80,21 @@ export function openFeeds<Event extends LogEntry>(deps: FeedsDeps<Event>) {
 
     /**
      * The tick of loop `log.feeds`: compares every feed with the store's head, for commits whose hint was
-     * lost.
+     * lost. Readers of a log that is missing twice in a row are told that it is gone: what a deletion says to
+     * who listens comes first.
      */
     async compareOnce() {
       const ids = [...feeds.keys()];
+      const before = missed;
+      missed = new Set();
       for (let from = 0; from < ids.length; from += feedSliceMax) {
         const slice = ids.slice(from, from + feedSliceMax);
         const heads = new Map((await reads.heads(slice)).map((head) => [head.environment_id, head.position]));
         for (const id of slice) {
           const head = heads.get(id);
           if (head !== undefined) feeds.get(id)?.applyHint({ environmentId: id, head });
-          else feeds.get(id)?.end();
+          else if (before.has(id)) feeds.get(id)?.end();
+          else missed.add(id);
         }
       }
     },

@@ -48,6 +48,8 @@ export interface StreamsDeps extends Basics<"clock" | "ids">, StreamReadsDeps {
   shareEnvironment: (session: Session, environmentId: string) => Promise<void>;
   /** Takes what is overwritten out of the quotas. */
   forgetBytes: ForgetBytes;
+  /** Overwrites what else has the payload of an event, in the transaction that redacts it. */
+  redactCopies: (session: Session, environmentId: string, eventId: string) => Promise<void>;
   /** Called after the commit. */
   onFrame: (frame: StreamFrame) => void;
 }
@@ -134,7 +136,9 @@ export function openStreams(deps: StreamsDeps) {
           { entityId, eventId, now },
           (which, left) => forgetBytes(session, environmentId, which, left),
         );
-        if (row) await rows.deleteSnapshots(session, environmentId, entityId, row.entity_version);
+        if (!row) return undefined;
+        await rows.deleteSnapshots(session, environmentId, entityId, row.entity_version);
+        await deps.redactCopies(session, environmentId, eventId);
         return row;
       });
       if (!redacted) throw new Fault("not_found", `event ${eventId.slice(0, 80)} not found in the stream`);

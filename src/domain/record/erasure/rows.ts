@@ -1,4 +1,5 @@
 import type { Instant } from "../../../kit/clock.ts";
+import { runFailedEvent } from "../../../kit/event-names.ts";
 import { fitting } from "../../../kit/fitting.ts";
 import type { Cursor } from "../../../kit/page.ts";
 import type { Redaction } from "../../../kit/redacted-mark.ts";
@@ -207,7 +208,7 @@ export const eventOf = (
   store.one(sql`SELECT id, name, entity_id FROM events
     WHERE id = ${eventId} AND environment_id = ${environmentId}`);
 
-/** Events that started a run, one or a batch, and are not redacted. */
+/** Events that started a run, one or a batch, and the one that tells of its failure: those not redacted. */
 export async function unredactedOf(
   { all, seams }: Pick<Store, "all" | "seams">,
   environmentId: string,
@@ -220,12 +221,30 @@ export async function unredactedOf(
   const found = await all<{
     id: string;
   }>(sql`SELECT id FROM events WHERE id ${seams.among(column.text([...ids]))}
-    AND environment_id || '' = ${environmentId} AND redacted_at IS NULL ORDER BY id`);
+      AND environment_id || '' = ${environmentId} AND redacted_at IS NULL
+    UNION SELECT id FROM events WHERE environment_id = ${environmentId} AND run_id = ${run.id}
+      AND name = ${runFailedEvent} AND redacted_at IS NULL ORDER BY id`);
   return found.map(({ id }) => id);
 }
 
 export const byId = (environmentId: string, eventId: string): Sql =>
   sql`id = ${eventId} AND environment_id = ${environmentId}`;
+
+/**
+ * Overwrites what has the payload of an event besides it: the request of a provider that it came with, and
+ * messages to the mirror. Nodes that have read ahead for groups begin anew: a claim by the version before is
+ * refused. Locks: groups, in the order of their names.
+ */
+export async function redactCopies(session: Session, environmentId: string, eventId: string): Promise<void> {
+  const ofEvent = sql`environment_id = ${environmentId} AND event_id = ${eventId}`;
+  await session.run(sql`UPDATE webhook_deliveries SET request_headers = '{}', request_body = '', body_whole = 0
+    WHERE ${ofEvent}`);
+  await session.run(sql`DELETE FROM outbox WHERE ${ofEvent} AND kind = 'mirror'`);
+  const groups = sql`environment_id = ${environmentId} AND log = 'events'`;
+  await session.all(sql`SELECT id FROM consumer_groups WHERE ${groups} ORDER BY namespace, name
+    ${session.seams.holdRow}`);
+  await session.run(sql`UPDATE consumer_groups SET version = version + 1 WHERE ${groups}`);
+}
 
 /**
  * Overwrites an event, and what else has its payload: snapshots of its stream, the request of a provider that
@@ -248,9 +267,6 @@ export async function redactEvent(
   if (entityId !== null && row.entity_version !== null)
     await session.run(sql`DELETE FROM snapshots WHERE environment_id = ${environmentId}
       AND entity_id = ${entityId} AND entity_version >= ${row.entity_version}`);
-  const ofEvent = sql`environment_id = ${environmentId} AND event_id = ${id}`;
-  await session.run(sql`UPDATE webhook_deliveries SET request_headers = '{}', request_body = '', body_whole = 0
-    WHERE ${ofEvent}`);
-  await session.run(sql`DELETE FROM outbox WHERE ${ofEvent} AND kind = 'mirror'`);
+  await redactCopies(session, environmentId, id);
   return row;
 }

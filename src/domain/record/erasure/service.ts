@@ -10,6 +10,7 @@ import * as rows from "./rows.ts";
 import { type DeletedRuns, type EndedStatus, redactedDetail, redactedLines } from "./rules.ts";
 
 export type { ErasedEvent } from "./rows.ts";
+export { redactCopies } from "./rows.ts";
 
 /** Who redacts, and for whom. */
 export interface Eraser {

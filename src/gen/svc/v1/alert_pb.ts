@@ -28,7 +28,7 @@ export type AlertTarget = Message<"svc.v1.AlertTarget"> & {
   type: string;
 
   /**
-   * Of a webhook, or of Slack. Slack's is a secret, and shown without its end.
+   * Of a webhook, shown without its query, or of Slack, without its end: as it is shown, it stands for itself.
    *
    * @generated from field: string url = 2;
    */
@@ -63,7 +63,7 @@ export type AlertTargetJson = {
   type?: string;
 
   /**
-   * Of a webhook, or of Slack. Slack's is a secret, and shown without its end.
+   * Of a webhook, shown without its query, or of Slack, without its end: as it is shown, it stands for itself.
    *
    * @generated from field: string url = 2;
    */

@@ -3638,7 +3638,7 @@ export type RedactRunResponse = Message<"svc.v1.RedactRunResponse"> & {
   eventId: string;
 
   /**
-   * Whether that event, or all of the batch that started the run, are redacted or not kept any more.
+   * Whether that event, or all of the batch that started the run, and `svc.run.failed` of the run are redacted or gone.
    *
    * @generated from field: bool event_redacted = 153;
    */
@@ -3676,7 +3676,7 @@ export type RedactRunResponseJson = {
   eventId?: string;
 
   /**
-   * Whether that event, or all of the batch that started the run, are redacted or not kept any more.
+   * Whether that event, or all of the batch that started the run, and `svc.run.failed` of the run are redacted or gone.
    *
    * @generated from field: bool event_redacted = 153;
    */

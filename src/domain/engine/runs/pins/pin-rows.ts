@@ -239,8 +239,12 @@ export async function moveStranded(
   if (rows.length === 0) return;
   const environments = [...new Set(rows.map((row) => row.environment_id))];
   const workers = await deployedWorkers(session, environments, since);
-  const to = (row: PinnedRow) =>
-    newestOf(workers, { environmentId: row.environment_id, functionId: row.function_id });
+  const to = (row: PinnedRow) => {
+    const place = { environmentId: row.environment_id, functionId: row.function_id };
+    // A worker of its own deployment may be back, and the look that would queue it still to come.
+    const own = workers.filter((one) => one.deployment === row.pinned_to);
+    return newestOf(own, place) ?? newestOf(workers, place);
+  };
   await repin(
     session,
     rows.map((row) => ({ ...row, to: to(row) })),
