@@ -20,6 +20,9 @@ export const mcpAnswerCharsMax = 32_000;
 export const mcpCallMsMax = 65_000;
 export const mcpListDefault = 20;
 export const mcpListMax = 100;
+/** Inputs and outputs beyond are cut values, unless a client asks for more: of a list, and of one thing. */
+export const mcpListedValueBytes = 200;
+export const mcpValueBytes = 8_000;
 export const mcpAgentToolsMax = 100;
 export const mcpTokenCharsMin = 16;
 export const mcpBodyBytesMax = 1024 * 1024;

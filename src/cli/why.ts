@@ -50,6 +50,7 @@ interface AttemptShown {
 interface StepShown {
   name?: string;
   stepId?: string;
+  stepType?: string;
   status?: string;
   attempt?: number;
   error?: ErrorShown;
@@ -250,6 +251,10 @@ export async function explain(ask: AskServer, id: string): Promise<Why> {
     case "paused": {
       const { said, commands } = pauses[run.pauseReason ?? ""] ?? pauses.injection!;
       because.unshift(typeof said === "string" ? said : said(run));
+      const signal = steps.flatMap(({ status: at = "", waitEventName: name = "" }) =>
+        /_WAITING$/.test(at) ? (/^signal ([\w.:-]+)$/.exec(name)?.[1] ?? []) : [],
+      )[0];
+      if (signal !== undefined) next.push(`svc run signal ${id} ${signal}`);
       next.push(...commands(id));
       break;
     }
@@ -276,6 +281,13 @@ export async function explain(ask: AskServer, id: string): Promise<Why> {
     default:
       because.push(`it ended${run.endedAt ? ` at ${localTime(run.endedAt)}` : ""}`);
   }
+  const undone = steps.filter(
+    ({ stepType, status: at }) => /COMPENSATE$/.test(stepType ?? "") && /COMPLETED$/.test(at ?? ""),
+  );
+  if (undone.length > 0 && status === "failed")
+    because.push(
+      `${undone.length === 1 ? "one step was" : `${undone.length} steps were`} undone: a resume runs what was undone again`,
+    );
   if (run.phase) because.push(`it is ${run.phase}`);
   if (run.compensationFailed) because.push(`${run.compensationFailed} of its compensations failed for good`);
   if (run.parentRunId) next.push(`svc why ${run.parentRunId}`);

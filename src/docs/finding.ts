@@ -16,25 +16,33 @@ const shownMax = 12;
 const sameWords = `
   deduplicate dedupe duplicate idempotency idempotent
   approval approve human
-  sso oidc saml okta oauth google
+  sso oidc saml okta oauth google keycloak idp
   login signin password
   deploy deployment release rollout version
   upgrade migrate migration
   workflow function
   activity task step
+  heartbeat lease
+  sticky pin
   job run execution
   queue backlog
-  signal resume
+  stuck hang
+  signal callback awakeable
+  resume continue
   kill cancel terminate abort stop
   retry retries attempt backoff
   crash die died dead lost
   saga compensate compensation rollback undo
-  parallel fanout concurrent map
-  child subworkflow invoke
+  parallel fanout fanin concurrent map
+  child subworkflow invoke fanin
   schedule cron recurring periodic
   delay delayed later sleep timer wait
   throttle ratelimit rate limit
   concurrency limit
+  poison deadletter dlq undeliverable
+  canary bluegreen rolling
+  dryrun rehearse rehearsal
+  notify notification alert pager pagerduty slack mail email smtp
   debounce coalesce
   batch bulk
   priority
@@ -48,7 +56,7 @@ const sameWords = `
   subscribe websocket realtime pubsub sse stream
   topic channel
   group consumer
-  projection readmodel view
+  projection readmodel materialized view
   entity aggregate eventsourcing
   schema validate validation
   log logs logging
@@ -59,11 +67,12 @@ const sameWords = `
   cluster node ha replica failover
   database postgres postgresql libsql sqlite
   bouncer pgbouncer pooler
-  erase delete gdpr purge redact retention forget
+  erase delete gdpr pii purge redact retention forget
+  cost billing metering chargeback usage
   language python go java client sdk
-  test testing unit mock
+  test testing unit mock fake
   replay backfill reprocess
-  timeout deadline expire
+  timeout deadline expire ttl
   payload size large big
   version versioning patch
   audit history trail
@@ -87,15 +96,41 @@ export function stem(word: string): string {
 }
 
 /** `lease_lost` is a word itself, and so are its parts. */
-const wordsOf = (text: string): string[] =>
+const plainWordsOf = (text: string): string[] =>
   (text.toLowerCase().match(/[\p{L}\p{N}_]+/gu) ?? []).flatMap((word) =>
     word.includes("_") ? [word, ...word.split("_").filter(Boolean)] : word,
   );
 
+/** Pages that write `fan-out` are found by `fanout`, too. */
+const wordsOf = (text: string): string[] => [
+  ...plainWordsOf(text),
+  ...(text.toLowerCase().match(/\p{L}+(?:-\p{L}+)+/gu) ?? []).map((word) => word.replaceAll("-", "")),
+];
+
 const same = new Map<string, Set<string>>();
 for (const line of sameWords.trim().split("\n")) {
-  const stems = wordsOf(line).map(stem);
+  const stems = plainWordsOf(line).map(stem);
   for (const one of stems) same.set(one, new Set([...(same.get(one) ?? []), ...stems]));
+}
+
+/** The words of who asks, each with those that mean the same: `fan out` is `fanout`. */
+function askedWords(asked: string): { words: string[]; ofWord: Map<string, Set<string>> } {
+  const plain = plainWordsOf(asked);
+  const all = [...new Set(plain.map(stem))];
+  const telling = all.filter((word) => !stopWords.has(word));
+  const words = telling.length > 0 ? telling : all;
+  const ofWord = new Map<string, Set<string>>();
+  const add = (term: string, meant: readonly string[]) => {
+    for (const one of [term, ...(same.get(term) ?? [])])
+      ofWord.set(one, new Set([...(ofWord.get(one) ?? []), ...meant.filter((word) => words.includes(word))]));
+  };
+  for (const word of words) add(word, [word]);
+  for (const [at, second] of plain.slice(1).entries()) {
+    const first = plain[at]!;
+    const joined = stem(first + second);
+    if (same.has(joined)) add(joined, [stem(first), stem(second)]);
+  }
+  return { words, ofWord };
 }
 
 /** Pages to look things up in have every word somewhere. */
@@ -105,6 +140,21 @@ const weights: Readonly<Record<string, number>> = {
 };
 const pageOf = ({ href }: IndexRow): string => /^\/docs\/([^#]*)/.exec(href)?.[1] ?? "";
 
+const sumOf = (words: Iterable<string>, weightOf: (word: string) => number): number =>
+  [...words].reduce((sum, word) => sum + weightOf(word), 0);
+
+/** What a word tells: one that stands in few sections more than one that stands in most. */
+function openWordWeights(rows: readonly IndexRow[]): (word: string) => number {
+  const found = new Map<string, number>();
+  for (const { heading, title, words = "", text } of rows)
+    for (const word of new Set(wordsOf([heading, title, words, text].join(" ")).map(stem)))
+      found.set(word, (found.get(word) ?? 0) + 1);
+  return (word) => {
+    const alike = [...(same.get(word) ?? [])].map((one) => found.get(one) ?? 0);
+    return Math.log(1 + rows.length / (1 + (found.get(word) ?? Math.max(0, ...alike))));
+  };
+}
+
 /** Finds sections by whole words first, then by their beginnings and by words that are spelt nearly so. */
 export function openFinding(rows: readonly IndexRow[]): (asked: string) => IndexRow[] {
   const index = new MiniSearch({
@@ -113,17 +163,14 @@ export function openFinding(rows: readonly IndexRow[]): (asked: string) => Index
     processTerm: stem,
   });
   index.addAll(rows.map((row, id) => ({ ...row, id })));
+  const weightOf = openWordWeights(rows);
 
   return (asked) => {
-    const all = [...new Set(wordsOf(asked).map(stem))];
-    const telling = all.filter((word) => !stopWords.has(word));
-    const words = telling.length > 0 ? telling : all;
+    const { words, ofWord } = askedWords(asked);
     if (words.length === 0) return [];
-    const ofWord = new Map<string, Set<string>>();
-    for (const word of words)
-      for (const one of [word, ...(same.get(word) ?? [])])
-        ofWord.set(one, new Set([...(ofWord.get(one) ?? []), word]));
     const found = index.search([...ofWord.keys()].join(" "), {
+      tokenize: (text) => text.split(" "),
+      processTerm: (term) => term,
       boost: { heading: 3, title: 2, words: 8 },
       boostTerm: (term) => (words.includes(term) ? 1 : 0.5),
       prefix: (term) => words.includes(term) && term.length > 2,
@@ -132,9 +179,10 @@ export function openFinding(rows: readonly IndexRow[]): (asked: string) => Index
     });
     const scored = found.map(({ id, score, queryTerms }) => {
       const row = rows[id as number]!;
-      const covered = new Set(queryTerms.flatMap((term) => [...(ofWord.get(term) ?? [])])).size;
+      const covered = new Set(queryTerms.flatMap((term) => [...(ofWord.get(term) ?? [])]));
+      const share = sumOf(covered, weightOf) / sumOf(words, weightOf);
       const page = pageOf(row);
-      return { row, page, score: score * (covered / words.length) ** 3 * (weights[page] ?? 1) };
+      return { row, page, score: score * share ** 1.5 * (weights[page] ?? 1) };
     });
     return pagesFirst(scored.toSorted((a, b) => b.score - a.score)).slice(0, shownMax);
   };
@@ -150,7 +198,7 @@ interface Scored {
 function pagesFirst(scored: readonly Scored[]): IndexRow[] {
   const pages = [...Map.groupBy(scored, ({ page }) => page).values()];
   const worth = ([first, second, third]: readonly Scored[]) =>
-    first!.score + 0.3 * (second?.score ?? 0) + 0.15 * (third?.score ?? 0);
+    first!.score + 0.5 * (second?.score ?? 0) + 0.3 * (third?.score ?? 0);
   const heads = pages.toSorted((a, b) => worth(b) - worth(a)).map(([first]) => first!.row);
   return [...heads, ...scored.map(({ row }) => row).filter((row) => !heads.includes(row))];
 }

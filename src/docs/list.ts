@@ -21,31 +21,31 @@ const wordsOf: Readonly<Record<string, string>> = {
   concepts:
     "architecture guarantees durable execution at least once exactly once delivery consistency ordering how it works event driven",
   functions:
-    "workflow durable function step retry policy sleep wait child parallel versioning deploy code change running determinism replay handler timeout concurrency throttle debounce batch singleton priority cron schedule timezone cancel when event",
+    "workflow durable function step retry policy sleep wait child parallel versioning deploy code change running determinism replay handler timeout concurrency throttle debounce batch singleton priority cron schedule timezone cancel when event subworkflow one at a time rate limit key nondeterminism queue task job activity",
   events:
-    "emit trigger idempotency deduplicate duplicates delayed future event schema validate upcast versions breaking batch several events late",
+    "emit trigger idempotency deduplicate duplicates delayed future event schema validate upcast versions breaking batch several events late cancel scheduled",
   "streams-projections":
     "event sourcing aggregate entity append optimistic concurrency locking expected version snapshot read model rebuild sql",
   "real-time": "websocket subscribe pubsub topics consumer groups browser push live updates notify frontend",
-  webhooks: "incoming outgoing endpoint signature verify stripe github provider dead letter",
+  webhooks: "incoming outgoing endpoint signature verify stripe github provider dead letter retries",
   state:
-    "kv key value store config feature flags secrets compare and swap revision optimistic locking watch changes",
+    "kv key value store config feature flags secrets compare and swap revision optimistic locking watch changes lock",
   clients: "python go java ruby php rust csharp generated grpc connect openapi other languages",
   frameworks:
     "nextjs next.js hono express fastify koa aws lambda vercel netlify cloudflare deno serverless edge route handler docker dockerfile container kubernetes deploy worker process push endpoint",
-  outputs: "tokens llm ai partial results progress sse",
-  signals: "approval human in the loop mailbox",
+  outputs: "tokens llm ai partial results progress sse bar server-sent browser",
+  signals: "approval human in the loop mailbox send workflow external callback wait",
   deployments:
-    "pin versioning blue green canary rolling deploy worker version build safe to stop dry run replay test ci",
+    "pin versioning blue green canary rolling deploy worker version build safe to stop dry run replay test ci pinned",
   recipes: "saga human approval in the loop fan out rate limit per customer report agent examples patterns",
   "coming-from":
     "temporal inngest bullmq kurrent trigger hatchet restate dbos migrate from alternatives comparison equivalent terms signal continue as new",
   "run-failed":
-    "failed run kill debug troubleshoot stuck resume retry from step patch replay bulk repair rollback bad deploy event sent but function did not run",
+    "failed run kill debug troubleshoot stuck resume retry from step patch replay bulk repair rollback bad deploy event sent but function did not run pick up jobs paused",
   alerts: "notify notification mail email smtp slack tell me when a run fails alert rule silence incident",
   access:
-    "users roles api keys policies rbac permissions audit log organizations tenants login sessions password",
-  erasure: "gdpr delete erase personal data right to be forgotten redact purge runs events steps payload",
+    "users roles api keys policies rbac permissions audit log organizations tenants login sessions password teammate service account ci changed key",
+  erasure: "gdpr delete erase personal data right to be forgotten redact purge runs events steps payload old",
   "sign-in":
     "oidc openid connect sso saml single sign on okta auth0 keycloak entra azure ad google identity provider groups pkce device code break glass back channel logout",
   cluster:
@@ -54,7 +54,7 @@ const wordsOf: Readonly<Record<string, string>> = {
   tuning:
     "slow performance latency throughput queue backlog alerts metrics prometheus grafana monitoring benchmark",
   usage:
-    "billing cost metering consumption statistics how many runs per day per function charge customers csv",
+    "billing cost metering consumption statistics how many runs per day per function charge customers csv month",
   security: "threat model encryption at rest master key rotate keys ssrf tls compliance gdpr isolation",
   errors: "error codes http status meaning 400 401 403 404 409 413 429 503",
   limits: "maximum minimum size quota payload length duration how many how long how large",
@@ -110,7 +110,7 @@ export const groups: readonly DocsGroup[] = [
       own(
         "coming-from",
         "Coming from another system",
-        "Temporal, Inngest, BullMQ, Kurrent, Trigger.dev, Hatchet, Restate: their words, and ours.",
+        "Temporal, Inngest, BullMQ, Kurrent, Trigger.dev, Hatchet, Restate, DBOS: their words, and ours.",
       ),
     ],
   },

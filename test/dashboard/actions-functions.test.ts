@@ -111,6 +111,11 @@ describe.each(engines)("what is done with functions and projections in the dashb
     await acting(server, engine, { path: `projections/${name}`, session }, async (on) => {
       await on.press("Pause");
       await on.heading("Paused");
+      const changes = on.main.getByRole("table", { name: "Changes" });
+      await changes
+        .getByRole("row", { name: /^Status\s+Paused/ })
+        .first()
+        .waitFor();
       expect((await status(name)).status).toContain("paused");
       await on.press("Resume");
       await on.heading("Running");

@@ -13,7 +13,8 @@ describe.each(engines)("runs in the dashboard on %s", (engine) => {
   afterAll(() => server.stop());
 
   test("a run is seen as it comes, moves and ends", async () => {
-    const worker = await functionWithWorker(server, "seen", "seen.asked");
+    const attributes = [{ name: "order", path: "order", type: "number" }];
+    const worker = await functionWithWorker(server, "seen", "seen.asked", { attributes });
     await server.api("/api/v1/workers/worker-seen/register", {
       body: { function_ids: ["seen"], deployment: "build-7" },
     });
@@ -37,6 +38,8 @@ describe.each(engines)("runs in the dashboard on %s", (engine) => {
       await row.getByText("Completed").waitFor();
 
       await row.getByRole("link").click();
+      const ofOrder = await page.getByRole("link", { name: "order=17" }).getAttribute("href");
+      expect(ofOrder).toContain("where=order%3D17");
       await page.getByRole("link", { name: /charge/ }).click();
       await page.getByRole("complementary").getByText("r-1").waitFor();
       await page.getByRole("link", { name: "Logs" }).click();

@@ -2,7 +2,7 @@ import { describe, expect, test } from "bun:test";
 import { join } from "node:path";
 import fc from "fast-check";
 import { notePaths, suggestCel } from "../../src/dashboard/lib/cel.ts";
-import { duration, plain } from "../../src/dashboard/lib/format.ts";
+import { ago, duration, plain } from "../../src/dashboard/lib/format.ts";
 import { lastSaid } from "../../src/dashboard/lib/last-said.ts";
 import { layOut } from "../../src/dashboard/lib/layers.ts";
 import type { Moment, RunView, StepView } from "../../src/dashboard/lib/runs.ts";
@@ -121,6 +121,11 @@ describe("what the dashboard works out by itself", () => {
     const times = [0, 999, 1_000, 59_900, 59_960, 3_599_000, 3_600_000, 90_000_000];
     const said = ["0 ms", "999 ms", "1.00 s", "59.9 s", "0 m 59 s", "59 m 59 s", "1 h 00 m", "1 d 1 h"];
     expect(times.map(duration)).toEqual(said);
+  });
+
+  test("a time to come is not said to be just now", () => {
+    const said = [2_000_000, 1_000, 0, -59_000, -61_000, -7_300_000].map((before) => ago(9e6 - before, 9e6));
+    expect(said).toEqual(["33 m ago", "just now", "just now", "just now", "in 1 m", "in 2 h"]);
   });
 
   test("the run's line shows what it was, and each attempt has one where there were more", () => {

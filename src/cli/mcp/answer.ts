@@ -10,21 +10,23 @@ const secretFields = new Set([
 
 const isSecret = (name: string): boolean => secretFields.has(name.replaceAll(/[_-]/g, "").toLowerCase());
 
-/** The answer without secrets. */
-export function withoutSecrets(value: unknown): unknown {
-  if (Array.isArray(value)) return value.map(withoutSecrets);
+/** The answer without secrets, and without the fields that are dropped. */
+export function withoutSecrets(value: unknown, drops: readonly string[] = []): unknown {
+  if (Array.isArray(value)) return value.map((one) => withoutSecrets(one, drops));
   if (typeof value !== "object" || value === null) return value;
   return Object.fromEntries(
-    Object.entries(value).map(([name, one]) => [
-      name,
-      isSecret(name) && typeof one === "string" && one !== "" ? redacted : withoutSecrets(one),
-    ]),
+    Object.entries(value)
+      .filter(([name]) => !drops.includes(name))
+      .map(([name, one]) => [
+        name,
+        isSecret(name) && typeof one === "string" && one !== "" ? redacted : withoutSecrets(one, drops),
+      ]),
   );
 }
 
 /** The answer as text of a bounded length: a list loses items from its end and says so. */
-export function boundedText(answer: unknown): string {
-  const clean = withoutSecrets(answer ?? { done: true });
+export function boundedText(answer: unknown, drops?: readonly string[]): string {
+  const clean = withoutSecrets(answer ?? { done: true }, drops);
   const whole = JSON.stringify(clean, null, 1);
   if (whole.length <= mcpAnswerCharsMax) return whole;
   const list = itemsOf(clean);

@@ -1,5 +1,6 @@
 import { explain, type Why } from "../why.ts";
 import { docText, docTopics, isDocTopic, openServerDocs } from "./docs.ts";
+import { asTool } from "./next.ts";
 
 export type Arguments = Readonly<Record<string, unknown>>;
 
@@ -63,10 +64,19 @@ export const ownTools: Readonly<Record<string, OwnTool>> = {
     },
   },
   svc_why: {
-    description: "Why a run failed or does not move, and what may be done about it.",
-    properties: { run_id: { type: "string", description: "Id of the run." } },
+    description:
+      "Why a run failed or does not move: what happened (`because`), and what may be done about it (`next`).",
+    properties: {
+      run_id: {
+        type: "string",
+        description: "Id of the run, as svc_error_groups and svc_list_runs have it.",
+      },
+    },
     required: ["run_id"],
-    call: (given, { ask }): Promise<Why> => explain(ask, textOf(given, "run_id")),
+    async call(given, { ask }): Promise<Why> {
+      const why = await explain(ask, textOf(given, "run_id"));
+      return { ...why, next: why.next.map(asTool) };
+    },
   },
 };
 

@@ -18,11 +18,20 @@ import { version } from "../../kit/version.ts";
 import { SvcError } from "../../sdk/index.ts";
 import { call } from "../call.ts";
 import { connect, type Target } from "../connection.ts";
-import { mcpAgentToolsMax, mcpAnswerCharsMax, mcpCallMsMax, mcpListDefault, mcpListMax } from "../limits.ts";
+import {
+  mcpAgentToolsMax,
+  mcpAnswerCharsMax,
+  mcpCallMsMax,
+  mcpListDefault,
+  mcpListedValueBytes,
+  mcpListMax,
+  mcpValueBytes,
+} from "../limits.ts";
 import { choiceOf, operationNamed } from "../operations.ts";
 import { type EmittedShown, startedNothing } from "../started-nothing.ts";
 import { boundedText } from "./answer.ts";
 import { type DocTopic, docText, docTopics, isDocTopic } from "./docs.ts";
+import { nextLine } from "./next.ts";
 import {
   type Arguments,
   describedOwnTools,
@@ -42,6 +51,14 @@ export interface McpOptions {
 }
 
 class ToolRefusal extends Error {}
+
+const onlyReads = "and this connection only reads: svc mcp --allow-writes, or /mcp?allow-writes=true";
+
+/** What a tool answers, and what to call after it. */
+interface Said {
+  text: string;
+  next?: string | undefined;
+}
 
 function pageFrom({ text, from }: PagedText): string {
   const page = text.slice(from, from + mcpAnswerCharsMax);
@@ -147,16 +164,16 @@ class McpTools {
     return docText(topic, () => this.#ask("server.openapi", {}, undefined, signal));
   }
 
-  async call(name: string, given: Arguments, signal: AbortSignal): Promise<string> {
+  async call(name: string, given: Arguments, signal: AbortSignal): Promise<Said> {
     const { env } = given;
     if (env !== undefined && typeof env !== "string") throw new ToolRefusal("env: must be a text");
     if (Object.hasOwn(ownTools, name)) {
       const { target } = this.#options;
       const ask: OwnAsker["ask"] = (operation, input = {}) => this.#ask(operation, input, env, signal);
       const answer = await ownTools[name]!.call(given, { url: target.url, ask, signal });
-      return isPage(answer) ? pageFrom(answer) : boundedText(answer);
+      return isPage(answer) ? { text: pageFrom(answer) } : this.#said(name, answer);
     }
-    if (name.startsWith(agentPrefix)) return this.#callAgent(name, given, signal);
+    if (name.startsWith(agentPrefix)) return { text: await this.#callAgent(name, given, signal) };
     const tool = mcpTools.find((one) => one.name === name);
     if (!tool)
       throw new ToolRefusal(
@@ -166,7 +183,7 @@ class McpTools {
         ])}`,
       );
     if (tool.writes && !this.#options.allowsWrites)
-      throw new ToolRefusal(`${name} changes things: svc mcp was started without --allow-writes`);
+      throw new ToolRefusal(`${name} changes things, ${onlyReads}`);
     if (tool.destroys && given.confirm !== true)
       throw new ToolRefusal(`${name} cannot be taken back: confirm must be true`);
     if (tool.needsEnvironment && !env)
@@ -177,15 +194,22 @@ class McpTools {
       if (!isMissing || tool.creates === undefined) throw error;
       return this.#ask(tool.creates, input, env, signal);
     });
-    const text = boundedText(answer);
-    if (tool.operation !== "events.emit") return text;
+    const said = this.#said(name, answer, tool.drops);
+    if (tool.operation !== "events.emit") return said;
     const why = startedNothing(answer as EmittedShown, input.event, "svc_list_functions");
-    return why === undefined ? text : `${text}\n${why}`;
+    return why === undefined ? said : { ...said, text: `${said.text}\n${why}` };
+  }
+
+  #said(name: string, answer: unknown, drops?: readonly string[]): Said {
+    const { allowsWrites } = this.#options;
+    return {
+      text: boundedText(answer, drops),
+      next: nextLine(name, answer, { allowsWrites, now: new Date() }),
+    };
   }
 
   async #callAgent(name: string, given: Arguments, signal: AbortSignal): Promise<string> {
-    if (!this.#options.allowsWrites)
-      throw new ToolRefusal(`${name} may change things: svc mcp was started without --allow-writes`);
+    if (!this.#options.allowsWrites) throw new ToolRefusal(`${name} may change things, ${onlyReads}`);
     const [, tool] = (await this.#agentTools(signal)).find(([one]) => one === name) ?? [];
     if (!tool) throw new ToolRefusal(`no agent has registered ${name}`);
     const input = { toolName: tool.qualifiedName, input: given };
@@ -218,14 +242,20 @@ function inputFor(tool: McpTool, given: Arguments): Arguments {
   if (missing !== undefined) throw new ToolRefusal(`${missing}: is needed`);
   if (!tool.writes && fields.some(({ field }) => field.name === "limit"))
     input.limit = Math.min(Number(input.limit ?? mcpListDefault) || mcpListDefault, mcpListMax);
+  const cut = fields.find(({ name }) => name === "max_value_bytes")?.field.name;
+  if (!tool.writes && cut !== undefined)
+    input[cut] ??= input.limit === undefined ? mcpValueBytes : mcpListedValueBytes;
   return input;
 }
 
 const uriOf = (topic: string): string => `svc://docs/${topic}`;
 
 /** Clients show it on a terminal, too. */
-const textResult = (text: string, isError = false): CallToolResult => ({
-  content: [{ type: "text", text: shownText(text) }],
+const result = ({ text, next }: Said, isError = false): CallToolResult => ({
+  content: [text, ...(next === undefined ? [] : [next])].map((one) => ({
+    type: "text",
+    text: shownText(one),
+  })),
   ...(isError && { isError }),
 });
 
@@ -234,14 +264,18 @@ const messageOf = (error: unknown): string => {
   return error instanceof Error ? error.message : String(error);
 };
 
+/** A client knows a sentence at first, such as `orders fail since noon`, and neither an id nor a tool. */
+const instructions = `Reads and, where allowed, repairs an svc server: runs of functions, events, projections, streams, keys. A failed run keeps its finished steps and can go on. No id is needed to begin, and each answer says what to call next.
+When something fails: svc_error_groups (which failures look alike, since when), svc_why with a run of a group, svc_preview_resume or svc_preview_repair (what a repair would do), then svc_resume_run, svc_patch_step or svc_start_repair, and svc_get_run or svc_get_repair to see that it is over.
+One customer's order: svc_list_runs with attributes or search. Nothing failed, but nothing moves: svc_list_runs with statuses. Words and errors: svc_search_docs. Times are RFC 3339, in UTC.`;
+
 /** A server for one MCP client; the caller connects it to a transport. */
 export function mcpServer(options: McpOptions): Server {
   const server = new Server(
     { name: "svc", version },
     {
       capabilities: { tools: {}, resources: {}, prompts: {} },
-      instructions:
-        "Reads and, where allowed, repairs an svc server: runs, functions, events, projections, streams, keys. When something fails: svc_error_groups, then svc_why with a run of the group; svc_preview_repair before svc_start_repair; svc_search_docs for words and errors.",
+      instructions,
     },
   );
   const tools = new McpTools(options);
@@ -250,9 +284,9 @@ export function mcpServer(options: McpOptions): Server {
   }));
   server.setRequestHandler(CallToolRequestSchema, async ({ params }, { signal }) => {
     try {
-      return textResult(await tools.call(params.name, params.arguments ?? {}, signal));
+      return result(await tools.call(params.name, params.arguments ?? {}, signal));
     } catch (error) {
-      return textResult(redactText(messageOf(error)), true);
+      return result({ text: redactText(messageOf(error)) }, true);
     }
   });
   server.setRequestHandler(ListPromptsRequestSchema, () => ({ prompts: listedPrompts() }));

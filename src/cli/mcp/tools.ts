@@ -4,6 +4,8 @@ import { type CataloguedOperation, type OperationField, operationNamed, shortWor
 export interface McpTool {
   name: string;
   operation: string;
+  /** In place of the words of the operation, which know no other tool. */
+  about?: string;
   /** Names of the tool's fields, by the operation's; the others are spelt in snake_case. */
   names?: Readonly<Record<string, string>>;
   /** Words for a field that is a message of its own. */
@@ -15,6 +17,8 @@ export interface McpTool {
   writes?: boolean;
   /** Cannot be taken back: `confirm: true` is needed. */
   destroys?: boolean;
+  /** Fields of the answer, at any depth, that a client has no use for. */
+  drops?: readonly string[];
   /** The caller must say which environment it means. */
   needsEnvironment?: boolean;
 }
@@ -26,13 +30,29 @@ const says = {
 
 const reading: readonly McpTool[] = [
   { name: "server_info", operation: "server.capabilities" },
-  { name: "overview", operation: "overview.get" },
-  { name: "list_runs", operation: "runs.list" },
+  {
+    name: "overview",
+    operation: "overview.get",
+    about: "What is under way, what failed of late, and how the server is: a first look without an id.",
+    drops: ["loops"],
+  },
+  {
+    name: "list_runs",
+    operation: "runs.list",
+    about:
+      "Runs, newest first: by status, time, function, error text, event, or an attribute such as the id of an order.",
+    says: { attributes: 'All of these, such as [{"name":"orderId","text":"L22"}].' },
+  },
   { name: "get_run", operation: "runs.get", names: { id: "run_id" }, needs: ["run_id"] },
   { name: "get_run_steps", operation: "runs.steps", needs: ["run_id"] },
   { name: "run_logs", operation: "runs.logs", needs: ["run_id"] },
   { name: "preview_resume", operation: "runs.previewResume", needs: ["run_id"] },
-  { name: "error_groups", operation: "errors.list" },
+  {
+    name: "error_groups",
+    operation: "errors.list",
+    about:
+      "Begin here when something fails. Failures that look alike, seen last first: function, message, number, first and last time, and the newest run that failed so.",
+  },
   { name: "preview_repair", operation: "repairs.preview", says, needs: ["action", "filter"] },
   { name: "list_repairs", operation: "repairs.list" },
   { name: "get_repair", operation: "repairs.get", names: { id: "repair_id" }, needs: ["repair_id"] },
@@ -164,7 +184,7 @@ export function describedTool(tool: McpTool) {
   ];
   return {
     name: tool.name,
-    description: operation.about,
+    description: tool.about ?? operation.about,
     inputSchema: {
       type: "object" as const,
       properties: {

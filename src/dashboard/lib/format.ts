@@ -23,14 +23,18 @@ export function duration(ms: number): string {
 /** How long something lasted, by clocks that count milliseconds. */
 export const lasted = (ms: number): string => (ms < 1 ? "<1 ms" : duration(ms));
 
-/** `just now`, `12 s ago`, `3 m ago`, `5 h ago`, `2 d ago`. */
+/** `just now`, `12 s ago`, `3 m ago`, `5 h ago`, `2 d ago`; `in 3 m` of a time to come. */
 export function ago(at: number, now: number): string {
   const seconds = Math.floor((now - at) / 1_000);
-  if (seconds < 2) return "just now";
-  if (seconds < 60) return `${seconds} s ago`;
-  if (seconds < 3_600) return `${Math.floor(seconds / 60)} m ago`;
-  if (seconds < 86_400) return `${Math.floor(seconds / 3_600)} h ago`;
-  return `${Math.floor(seconds / 86_400)} d ago`;
+  // A clock that is a little behind the server's would show what just happened as a time to come.
+  if (seconds <= -60) return `in ${roughly(-seconds)}`;
+  return seconds < 2 ? "just now" : `${roughly(seconds)} ago`;
+}
+
+function roughly(seconds: number): string {
+  if (seconds < 60) return `${seconds} s`;
+  if (seconds < 3_600) return `${Math.floor(seconds / 60)} m`;
+  return seconds < 86_400 ? `${Math.floor(seconds / 3_600)} h` : `${Math.floor(seconds / 86_400)} d`;
 }
 
 /** Whether times are shown in UTC instead of the browser's zone. */

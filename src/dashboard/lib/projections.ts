@@ -75,3 +75,17 @@ export async function getState(
 
 /** The table of a projection in SQL. */
 export const tableOf = (name: string): string => `proj_${name.replaceAll("-", "_")}`;
+
+/** Changes of a projection, newest first, with who made them. */
+export async function listChanges(name: string, cursor: string, signal: AbortSignal) {
+  const asked = { name, limit: 20, ...(cursor !== "" && { fromVersion: cursor }) };
+  const { entries = [], hasMore } = await rpc("ProjectionService", "ListProjectionHistory", asked, signal);
+  const rows = entries.map((m) => ({
+    version: Number(m.entityVersion ?? 0),
+    change: textOf(m.changeType),
+    by: textOf(m.actorId),
+    at: instantOf(textOf(m.recordedAt)),
+    after: projectionOf(m.projectionSnapshot ?? {}),
+  }));
+  return { rows, next: hasMore ? `${rows.at(-1)?.version ?? ""}` : undefined };
+}

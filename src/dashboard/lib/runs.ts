@@ -33,6 +33,10 @@ function errorOf(value: unknown) {
   return { message: text(message), code: text(code), stack: text(stack), retryable: retryable === true };
 }
 
+/** `orderId=L22`, as the filter of the list takes it. */
+const attributeOf = ({ name, text: word, number, flag, time }: WireMessage): string =>
+  `${text(name)}=${word ?? number ?? flag ?? time ?? ""}`;
+
 export const runOf = (m: WireMessage) => ({
   id: text(m.id),
   functionId: text(m.functionId),
@@ -56,6 +60,7 @@ export const runOf = (m: WireMessage) => ({
   redactedAt: instant(m.redactedAt),
   redactedBy: text(m.redactedBy),
   pinnedTo: text(m.pinnedTo),
+  attributes: (Array.isArray(m.attributes) ? m.attributes : []).map(attributeOf),
   movesAt: instant(m.movesAt),
 });
 

@@ -7,7 +7,7 @@ import { useFollowed, useLoaded, usePages } from "../lib/hooks.ts";
 import { queryOf } from "../lib/router.ts";
 import { may } from "../lib/session.ts";
 import { attempt } from "../lib/toasts.ts";
-import { Button, Page, Section, Text, When } from "../ui/basics.tsx";
+import { Button, Failure, Page, Section, Text, When } from "../ui/basics.tsx";
 import {
   type ChangeEnds,
   Choice,
@@ -88,11 +88,12 @@ export function AlertsPage() {
           keyOf={({ name }) => name}
           label="Rules"
           empty="No rules"
+          docs="alerts"
           says="A rule tells a webhook, Slack or people by mail."
           columns={[
             {
               name: "Rule",
-              of: ({ name, condition, function_id }) => (
+              of: ({ name, condition, function_id, silenced_until: until }) => (
                 <>
                   <Text of={name} />
                   <Text
@@ -100,13 +101,18 @@ export function AlertsPage() {
                     in="span"
                     class="under"
                   />
+                  {until !== undefined && Date.parse(until) > Date.now() && (
+                    <span class="under warn">
+                      silent, ends <When at={until} />
+                    </span>
+                  )}
                 </>
               ),
             },
-            { name: "Tells", of: ({ targets }) => <Text of={targets.map(lineOf).join("; ")} /> },
             {
-              name: "Silent until",
-              of: ({ silenced_until: until }) => until && <When at={instantOf(until)} />,
+              name: "Tells",
+              of: ({ targets }) =>
+                targets.map(lineOf).map((line) => <Text key={line} of={line} in="span" class="slot" />),
             },
             {
               name: "",
@@ -135,7 +141,7 @@ export function AlertsPage() {
 }
 
 const RuleActions = ({ onAsk }: { onAsk: (deed: AskedOfRule["deed"]) => void }) => (
-  <span class="row-actions">
+  <span class="row-actions in-line">
     <Button text="Test…" onClick={() => onAsk("test")} />
     <Button text="Silence…" onClick={() => onAsk("silence")} />
     <Button icon="edit" text="Edit…" onClick={() => onAsk("edit")} />
@@ -163,7 +169,7 @@ function History({ manages }: { manages: boolean }) {
         read={read}
         keyOf={({ id }) => id}
         label="History"
-        empty="Nothing was found so far"
+        empty="No alert so far"
         columns={[
           {
             name: "Alert",
@@ -298,7 +304,7 @@ function TestDialog({ rule, onClose }: ChangeEnds & { rule: RuleData }) {
   return (
     <Dialog title={`Test of ${plain(rule.name)}`} onClose={onClose}>
       {read.value === undefined && read.error === undefined && <p class="faint">Sending…</p>}
-      {read.error !== undefined && <Text of={String(read.error)} in="p" class="error-message" />}
+      {read.error !== undefined && <Failure error={read.error} />}
       {read.value && (
         <Table
           rows={read.value.results}

@@ -30,7 +30,9 @@ export function AttributesSection() {
         read={{ value: value?.attributes, error, reload }}
         keyOf={({ name }) => name}
         label="Attributes of runs"
-        empty={<Empty title="No run has an attribute">Handlers set them with run.set.</Empty>}
+        empty={
+          <Empty title="No run has an attribute" says="Handlers set them with run.set." docs="sdk#finding" />
+        }
         columns={[
           { name: "Name", of: ({ name }) => <Text of={name} /> },
           { name: "Type", of: ({ type }) => type },

@@ -7,6 +7,7 @@ import { useLive, useLoaded, useNet } from "../lib/hooks.ts";
 import { hrefOf } from "../lib/router.ts";
 import { may } from "../lib/session.ts";
 import { Empty, Failure, Page, Section, Text, Tile, When } from "../ui/basics.tsx";
+import { Scrolling } from "../ui/scrolling.tsx";
 import { Status } from "../ui/status.tsx";
 import { Ends } from "./ends.tsx";
 import { Troubles } from "./functions/troubles.tsx";
@@ -30,34 +31,36 @@ function Rates({ data }: { data: OverviewData }) {
     ["Last day", data.last_day, "24h"],
   ] as const;
   return (
-    <table class="table">
-      <thead>
-        <tr>
-          <th scope="col">
-            <span class="visually-hidden">What</span>
-          </th>
-          {spans.map(([name]) => (
-            <th key={name} scope="col" class="number">
-              {name}
+    <Scrolling label="Rates">
+      <table class="table">
+        <thead>
+          <tr>
+            <th scope="col">
+              <span class="visually-hidden">What</span>
             </th>
-          ))}
-        </tr>
-      </thead>
-      <tbody>
-        {rateRows.map(([name, field, status]) => (
-          <tr key={field}>
-            <th scope="row">{name}</th>
-            {spans.map(([span, rates, since]) => (
-              <td key={span} class="number">
-                <a href={status === undefined ? hrefOf(["events"]) : hrefOf(["runs"], { status, since })}>
-                  {count(rates[field])}
-                </a>
-              </td>
+            {spans.map(([name]) => (
+              <th key={name} scope="col" class="number">
+                {name}
+              </th>
             ))}
           </tr>
-        ))}
-      </tbody>
-    </table>
+        </thead>
+        <tbody>
+          {rateRows.map(([name, field, status]) => (
+            <tr key={field}>
+              <th scope="row">{name}</th>
+              {spans.map(([span, rates, since]) => (
+                <td key={span} class="number">
+                  <a href={status === undefined ? hrefOf(["events"]) : hrefOf(["runs"], { status, since })}>
+                    {count(rates[field])}
+                  </a>
+                </td>
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </Scrolling>
   );
 }
 
@@ -225,7 +228,8 @@ function ByStatus({ of }: { of: Record<string, number> }) {
       {entries.map(([status, number]) => (
         <li key={status}>
           <a class="spread" href={hrefOf(["runs"], { status })}>
-            <Status of={status} />
+            {/* This status is also that of runs which sleep, or wait for an event, a signal or a child. */}
+            <Status of={status === "paused" ? "parked" : status} />
             <span class="number">{count(number)}</span>
           </a>
         </li>

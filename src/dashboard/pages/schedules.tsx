@@ -4,7 +4,7 @@ import { rest } from "../lib/api.ts";
 import { count, counted, dateTime, instantOf, zoneName } from "../lib/format.ts";
 import { useFollowed, useLoaded } from "../lib/hooks.ts";
 import { hrefOf, queryOf } from "../lib/router.ts";
-import { Page, Section, Text } from "../ui/basics.tsx";
+import { aboutRead, Page, Section, Text } from "../ui/basics.tsx";
 import { Status } from "../ui/status.tsx";
 import { type Column, ReadTable } from "../ui/table.tsx";
 
@@ -50,10 +50,10 @@ const columns = (): Column<ScheduleData>[] => [
     name: `Next, ${zoneName()}`,
     of: ({ coming }) =>
       coming.length === 0 ? (
-        <span class="faint">none while it rests</span>
+        <span class="faint">none: its function is not active</span>
       ) : (
         coming.map((at) => (
-          <span key={at} class="slot number">
+          <span key={at} class="slot">
             {dateTime(instantOf(at) ?? 0)}
           </span>
         ))
@@ -71,7 +71,7 @@ const columns = (): Column<ScheduleData>[] => [
               <Status of={last_status} />
             </a>
           )}
-          <span class="slot number">{dateTime(instantOf(last_at) ?? 0)}</span>
+          <span class="slot">{dateTime(instantOf(last_at) ?? 0)}</span>
         </>
       ),
   },
@@ -99,13 +99,14 @@ export function SchedulesPage() {
   return (
     <Page
       title="Schedules"
-      about={read.value ? `${counted(read.value.length, "cron trigger")} of all functions` : "Reading…"}
+      about={aboutRead(read, (all) => `${counted(all.length, "cron trigger")} of all functions`)}
     >
       <ReadTable
         read={read}
         keyOf={({ function_id, expression, event = "" }) => `${function_id} ${expression} ${event}`}
         columns={[ofFunction, ...columns()]}
         empty="No function has a cron trigger"
+        docs="functions#schedules-cron"
         says="Give a function a trigger such as { cron: '0 9 * * *' }: each slot starts a run, on one node, once."
       />
     </Page>

@@ -27,7 +27,9 @@ function Issuers() {
     <>
       {offered.map((issuer) => (
         <a key={issuer.id} class="button" href={startOf(issuer)}>
-          Sign in with <Text of={issuer.name} in="span" />
+          <span>
+            Sign in with <Text of={issuer.name} in="span" />
+          </span>
         </a>
       ))}
     </>

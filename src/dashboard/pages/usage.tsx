@@ -80,8 +80,8 @@ export function UsagePage() {
   return (
     <Page
       title="Usage"
-      about="What this environment used. Each node adds what it counted once a minute; a node that is killed loses that minute"
-      actions={value && <Button text="CSV" onClick={() => saved(value)} />}
+      about="What this environment used, up to a minute late"
+      actions={value && <Button text="Save as CSV" onClick={() => saved(value)} />}
     >
       <Tabs
         label="Counted by"
@@ -121,6 +121,7 @@ export function UsagePage() {
         ]}
         label="Usage"
         empty="Nothing was used in these days"
+        docs="usage"
         says="A row comes within a minute of the first run or event of a day."
       />
     </Page>

@@ -7,8 +7,8 @@ import { listFunctions } from "../lib/functions.ts";
 import { useFollowed, useLoaded } from "../lib/hooks.ts";
 import { hrefOf } from "../lib/router.ts";
 import { may } from "../lib/session.ts";
-import { Page, Section, Text, Tile, When } from "../ui/basics.tsx";
-import { type Column, ReadTable } from "../ui/table.tsx";
+import { aboutRead, Page, Section, Text, Tile, When } from "../ui/basics.tsx";
+import { type Column, ReadTable, Table } from "../ui/table.tsx";
 
 export type WorkerData = ReturnType<typeof workerJson>;
 
@@ -34,10 +34,7 @@ export function WorkersPage() {
   const busy = workers.reduce((sum, { active_jobs }) => sum + active_jobs, 0);
   const room = workers.reduce((sum, { max_concurrent }) => sum + max_concurrent, 0);
   return (
-    <Page
-      title="Workers"
-      about={read.value ? `${count(workers.length)} with a recent heartbeat` : "Reading…"}
-    >
+    <Page title="Workers" about={aboutRead(read, (all) => `${count(all.length)} with a recent heartbeat`)}>
       {workers.length > 0 && (
         <div class="tiles">
           <Tile name="Workers" value={count(workers.length)} note="connected" />
@@ -55,6 +52,7 @@ export function WorkersPage() {
         columns={columns}
         keyOf={({ id }) => id}
         empty="No worker is connected"
+        docs="start"
         says="Runs wait until a worker of their function comes."
       />
       <Deployments workers={workers} />
@@ -113,29 +111,34 @@ const columns: readonly Column<WorkerData>[] = [
   { name: "Since", isNumber: true, of: ({ registered_at }) => <When at={registered_at} /> },
 ];
 
+const deploymentColumns: readonly Column<DeploymentData>[] = [
+  { name: "Deployment", of: ({ name }) => <Text of={name} /> },
+  {
+    name: "Workers",
+    isNumber: true,
+    of: ({ workers }) => <span class={workers === 0 ? "warn" : ""}>{count(workers)}</span>,
+  },
+  { name: "Since", of: ({ since }) => <When at={since} /> },
+  {
+    name: "Pinned runs",
+    isNumber: true,
+    of: ({ runs, runs_capped }) => `${count(runs)}${runs_capped ? "+" : ""}`,
+  },
+  {
+    name: "Held",
+    isNumber: true,
+    of: ({ held }) => <span class={held > 0 ? "warn" : ""}>{count(held)}</span>,
+  },
+  { name: "Safe to stop", of: ({ safe_to_stop }) => (safe_to_stop ? "yes: no run is pinned to it" : "no") },
+];
+
 /** Builds that workers are of, or runs are pinned to; read again with the workers. */
 function Deployments({ workers }: { workers: readonly WorkerData[] }) {
   const { value = [] } = useLoaded(listDeployments, [workers]);
   if (value.length === 0) return null;
   return (
     <Section title="Deployments">
-      <ul class="plain-list">
-        {value.map(({ name, workers: connected, since, runs, runs_capped, held, safe_to_stop }) => (
-          <li key={name}>
-            <Text of={name} class="grows" />
-            <span class={connected === 0 ? "warn" : "faint"}>
-              {connected === 1 ? "1 worker" : `${count(connected)} workers`}
-            </span>
-            {since !== undefined && <When at={since} />}
-            <span>
-              {safe_to_stop
-                ? "no run is pinned to it: safe to stop"
-                : `pinned runs: ${count(runs)}${runs_capped ? "+" : ""}`}
-            </span>
-            {held > 0 && <span class="warn">{`${count(held)} held`}</span>}
-          </li>
-        ))}
-      </ul>
+      <Table rows={value} label="Deployments" keyOf={({ name }) => name} columns={deploymentColumns} />
     </Section>
   );
 }

@@ -70,13 +70,24 @@ export function When(props: { at: number | string | undefined }) {
   );
 }
 
-export function Empty(props: { title: string; says?: string | undefined; children?: ComponentChildren }) {
-  const { title, says, children } = props;
+/** In place of what is not there. `docs`: the page of the documentation about it. */
+export function Empty(props: {
+  title: string;
+  says?: string | undefined;
+  docs?: string | undefined;
+  children?: ComponentChildren;
+}) {
+  const { title, says, docs, children } = props;
   return (
     <div class="empty">
       <p class="empty-title">{title}</p>
       {says && <p>{says}</p>}
       {children}
+      {docs && (
+        <p>
+          <a href={`/docs/${docs}`}>How it works</a>
+        </p>
+      )}
     </div>
   );
 }
@@ -123,6 +134,15 @@ export function Section(props: { title: string; aside?: ComponentChildren; child
       {props.children}
     </section>
   );
+}
+
+/** What the head of a page says of what it reads; of what could not be read, the page says why below. */
+export function aboutRead<Value>(
+  { value, error }: { value: Value | undefined; error: unknown },
+  said: (value: Value) => string,
+): string {
+  if (value !== undefined) return said(value);
+  return error === undefined ? "Reading…" : "";
 }
 
 export interface PageHeadProps {

@@ -17,6 +17,7 @@ const looks: Record<string, StatusLook> = {
   waiting_for_capacity: { word: "Queued", tone: "idle", icon: "clock" },
   waiting: { word: "Retrying", tone: "warn", icon: "refresh" },
   paused: { word: "Paused", tone: "warn", icon: "pause" },
+  parked: { word: "Paused or waiting", tone: "idle", icon: "pause" },
   sleeping: { word: "Sleeping", tone: "idle", icon: "moon" },
   waits: { word: "Waiting", tone: "idle", icon: "clock" },
   timed_out: { word: "Timed out", tone: "bad", icon: "clock" },
@@ -63,7 +64,7 @@ const looks: Record<string, StatusLook> = {
 
 const pauses: Record<string, StatusLook> = {
   sleep: { word: "Sleeping", tone: "idle", icon: "moon" },
-  wait_event: { word: "Waiting for event", tone: "idle", icon: "clock" },
+  wait_event: { word: "Waiting", tone: "idle", icon: "clock" },
   invoke: { word: "Waiting for child", tone: "idle", icon: "child" },
   injection: { word: "Held", tone: "warn", icon: "pause" },
   deployment_gone: { word: "Deployment gone", tone: "warn", icon: "pause" },

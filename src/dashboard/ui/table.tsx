@@ -59,21 +59,23 @@ export interface ReadTableProps<Row> {
   };
   columns: readonly Column<Row>[];
   keyOf: (row: Row, index: number) => string;
-  /** In place of no rows: a text is the title of an `Empty`, which `says` more. */
+  /** In place of no rows: a text is the title of an `Empty`, which `says` more, with a page of `docs`. */
   empty: ComponentChildren;
   says?: string;
+  docs?: string;
   label?: string;
 }
 
 /** A list that is read: its failure, that it is empty, its rows, and more of them. */
 export function ReadTable<Row>(props: ReadTableProps<Row>) {
-  const { read, empty, says, ...table } = props;
+  const { read, empty, says, docs, ...table } = props;
   const { value, error, reload, hasMore, showMore } = read;
   return (
     <>
       {error !== undefined && <Failure error={error} onRetry={reload} />}
       {value === undefined && error === undefined && <p class="faint">Reading…</p>}
-      {value?.length === 0 && (typeof empty === "string" ? <Empty title={empty} says={says} /> : empty)}
+      {value?.length === 0 &&
+        (typeof empty === "string" ? <Empty title={empty} says={says} docs={docs} /> : empty)}
       {value !== undefined && value.length > 0 && <Table rows={value} {...table} />}
       {hasMore && (
         <p class="more">

@@ -85,14 +85,17 @@ export function Issuers({ scope }: { scope: AccessScope }) {
           },
           {
             name: "Roles",
-            of: (issuer) => <Text of={mappingText(issuer).replaceAll("\n", ", ") || "none"} />,
+            of: (issuer) =>
+              (mappingText(issuer) || "none")
+                .split("\n")
+                .map((line) => <Text key={line} of={line} in="span" class="slot" />),
           },
           { name: "Status", of: ({ is_enabled }) => <Status of={is_enabled ? "active" : "inactive"} /> },
           {
             name: "",
             of: (issuer) =>
               manages && (
-                <span class="row-actions">
+                <span class="row-actions in-line">
                   <Button icon="edit" text="Edit…" onClick={() => setAsked({ deed: "edit", issuer })} />
                   <Button icon="trash" text="Delete…" onClick={() => setAsked({ deed: "delete", issuer })} />
                 </span>
@@ -100,6 +103,8 @@ export function Issuers({ scope }: { scope: AccessScope }) {
           },
         ]}
         empty="No issuers"
+        says="With one, people sign in by your company's OpenID provider, and their groups give them roles."
+        docs="sign-in"
       />
       {asked?.deed === "edit" && <IssuerDialog scope={scope} issuer={asked.issuer} {...done} />}
       {asked?.deed === "delete" && (

@@ -76,6 +76,7 @@ export function Keys({ scope }: { scope: AccessScope }) {
           },
         ]}
         empty="No keys"
+        docs="access"
       />
       {asked?.deed === "roles" && <KeyRoles found={asked.key} roles={roles} {...done} />}
       {asked?.deed === "rotate" && (

@@ -36,6 +36,7 @@ export function PoliciesPage() {
         { name: "Changed", isNumber: true, of: ({ updated_at }) => <When at={updated_at} /> },
       ]}
       empty="No policies"
+      docs="access"
       says="Everyone may do what their roles grant."
     />
   );

@@ -3,7 +3,7 @@ import { listConfigs, putConfig } from "../../lib/config.ts";
 import { count, counted, plain } from "../../lib/format.ts";
 import { useFollowed, useLoaded } from "../../lib/hooks.ts";
 import { go, hrefOf } from "../../lib/router.ts";
-import { Text, When } from "../../ui/basics.tsx";
+import { aboutRead, Text, When } from "../../ui/basics.tsx";
 import { type DialogEnds, Field, FormDialog, useFields } from "../../ui/dialog.tsx";
 import { ResourceList } from "../../ui/resource.tsx";
 
@@ -16,7 +16,7 @@ export function ConfigsPage() {
   return (
     <ResourceList
       title="Config"
-      about={read.value ? counted(read.value.length, "document") : "Reading…"}
+      about={aboutRead(read, (all) => counted(all.length, "document"))}
       makes={{ text: "New document…", icon: "plus", needs: "secrets:manage", dialog: NewConfig }}
       read={read}
       keyOf={({ name }) => name}
@@ -26,6 +26,7 @@ export function ConfigsPage() {
         { name: "Changed", isNumber: true, of: ({ updatedAt }) => <When at={updatedAt} /> },
       ]}
       empty="No documents"
+      docs="state"
       says="Functions read a config document by its name, and hear when it changes."
     />
   );

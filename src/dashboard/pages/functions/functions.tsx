@@ -3,7 +3,7 @@ import { count, plain } from "../../lib/format.ts";
 import { type FunctionView, listFunctions } from "../../lib/functions.ts";
 import { useFollowed, useLoaded } from "../../lib/hooks.ts";
 import { address, hrefOf, setQuery } from "../../lib/router.ts";
-import { Button, Empty, Failure, Page, Text, When } from "../../ui/basics.tsx";
+import { aboutRead, Button, Empty, Failure, Page, Text, When } from "../../ui/basics.tsx";
 import { Icon } from "../../ui/icons.tsx";
 import { Status } from "../../ui/status.tsx";
 import { Table } from "../../ui/table.tsx";
@@ -48,7 +48,10 @@ export function FunctionsPage() {
   useFollowed(reload, { frames: "system.function.>" });
   const functions = value?.functions ?? [];
   return (
-    <Page title="Functions" about={value ? `${count(value.totalCount)} in this environment` : "Reading…"}>
+    <Page
+      title="Functions"
+      about={aboutRead({ value, error }, (all) => `${count(all.totalCount)} in this environment`)}
+    >
       <search class="filters">
         <span class="filter-search">
           <Icon name="search" />

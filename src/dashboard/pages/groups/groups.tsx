@@ -26,6 +26,7 @@ export function GroupsPage() {
       read={read}
       keyOf={({ namespace, name }) => `${namespace} ${name}`}
       empty="No consumer groups"
+      docs="real-time#consumer-groups"
       says="A subscription that names a group makes it."
       columns={[
         {

@@ -2,7 +2,7 @@ import { bytes, count, counted, duration, plain } from "../../lib/format.ts";
 import { useFollowed, useLoaded } from "../../lib/hooks.ts";
 import { type BucketData, createBucket, listBuckets } from "../../lib/kv.ts";
 import { go, hrefOf } from "../../lib/router.ts";
-import { Text, When } from "../../ui/basics.tsx";
+import { aboutRead, Text, When } from "../../ui/basics.tsx";
 import { type DialogEnds, Field, FormDialog, useFields } from "../../ui/dialog.tsx";
 import { ResourceList } from "../../ui/resource.tsx";
 import type { Column } from "../../ui/table.tsx";
@@ -36,11 +36,12 @@ export function BucketsPage() {
   return (
     <ResourceList
       title="Key-value"
-      about={read.value ? counted(read.value.length, "bucket") : "Reading…"}
+      about={aboutRead(read, (all) => counted(all.length, "bucket"))}
       makes={{ text: "New bucket…", icon: "plus", needs: "secrets:manage", dialog: NewBucket }}
       {...{ read, columns }}
       keyOf={({ name }) => name}
       empty="No buckets"
+      docs="state"
       says="A bucket holds keys with their values, each with a revision."
     />
   );

@@ -3,7 +3,7 @@ import { count, counted, plain } from "../../lib/format.ts";
 import { useFollowed, useLoaded } from "../../lib/hooks.ts";
 import { useLayout } from "../../lib/layout.ts";
 import { address, hrefOf, setQuery } from "../../lib/router.ts";
-import { Empty, Failure, Page, Section, Text } from "../../ui/basics.tsx";
+import { aboutRead, Empty, Failure, Page, Section, Text } from "../../ui/basics.tsx";
 import { Select } from "../../ui/dialog.tsx";
 import { Icon, type IconName } from "../../ui/icons.tsx";
 import { Table } from "../../ui/table.tsx";
@@ -37,7 +37,10 @@ export function MapPage() {
   return (
     <Page
       title="Flow map"
-      about={value ? counted(edges.length, "line") + (value.isCut ? ", and more" : "") : "Reading…"}
+      about={aboutRead(
+        { value, error },
+        ({ isCut }) => counted(edges.length, "line") + (isCut ? ", and more" : ""),
+      )}
       actions={
         <Select
           label="Traffic of"

@@ -6,7 +6,7 @@ import { counted, plain } from "../../lib/format.ts";
 import { useFollowed, useLoaded } from "../../lib/hooks.ts";
 import { placeOf } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
-import { Button, Text, When } from "../../ui/basics.tsx";
+import { aboutRead, Button, Text, When } from "../../ui/basics.tsx";
 import { type ChangeEnds, Confirm, Field, FormDialog, Opener, useFields } from "../../ui/dialog.tsx";
 import { ResourceList } from "../../ui/resource.tsx";
 import { MadeKey } from "../access/made-key.tsx";
@@ -27,7 +27,7 @@ export function TenantsPage() {
   return (
     <ResourceList
       title="Tenants"
-      about={read.value ? counted(read.value.length, "organization") : "Reading…"}
+      about={aboutRead(read, (all) => counted(all.length, "organization"))}
       actions={
         manages && (
           <>

@@ -1,7 +1,7 @@
 import { useState } from "preact/hooks";
 import { rpc } from "../../lib/api.ts";
 import { count, counted, plain } from "../../lib/format.ts";
-import { useFollowed, useLive, useLoaded } from "../../lib/hooks.ts";
+import { useFollowed, useLive, useLoaded, usePages } from "../../lib/hooks.ts";
 import type { MethodName } from "../../lib/messages.ts";
 import {
   type FoldView,
@@ -9,6 +9,7 @@ import {
   getJob,
   getState,
   type JobView,
+  listChanges,
   listPartitions,
   tableOf,
 } from "../../lib/projections.ts";
@@ -21,6 +22,7 @@ import { JsonView } from "../../ui/json-view.tsx";
 import { LagSection } from "../../ui/lag-chart.tsx";
 import { useOne } from "../../ui/resource.tsx";
 import { Status } from "../../ui/status.tsx";
+import { ReadTable } from "../../ui/table.tsx";
 
 const readMs = 5_000;
 
@@ -63,6 +65,7 @@ export function ProjectionPage() {
       <LagSection key={name} title="Events behind" read={fold} lag={fold.lag} />
       {job && <Rebuild job={job} />}
       {fold.mode === "sql" ? <Rows name={name} /> : <States name={name} />}
+      <Changes name={name} fold={fold} />
     </Page>
   );
 }
@@ -90,6 +93,34 @@ const FoldError = ({ fold }: { fold: FoldView }) => (
     {fold.errorEventId && <a href={hrefOf(["events", fold.errorEventId])}>The event</a>}
   </div>
 );
+
+const changeWords: Readonly<Record<string, string>> = {
+  update: "Registered",
+  status_change: "Status",
+  delete: "Deleted",
+};
+
+/** Read again when its head shows that something changed. */
+function Changes({ name, fold: { status, version } }: { name: string; fold: FoldView }) {
+  const read = usePages((cursor, signal) => listChanges(name, cursor, signal), [name, status, version]);
+  return (
+    <Section title="Changes">
+      <ReadTable
+        read={read}
+        label="Changes"
+        keyOf={(change) => `${change.version}`}
+        empty="Nobody has changed it since version 0.41"
+        columns={[
+          { name: "Change", of: ({ change }) => changeWords[change] ?? change },
+          { name: "Status after it", of: ({ after }) => <Status of={after.status} /> },
+          { name: "Version", isNumber: true, of: ({ after }) => `${after.version}` },
+          { name: "By", of: ({ by }) => <Text of={by} /> },
+          { name: "When", of: ({ at }) => <When at={at} /> },
+        ]}
+      />
+    </Section>
+  );
+}
 
 const Rebuild = ({ job }: { job: JobView }) => (
   <Section title="Last rebuild">

@@ -2,44 +2,42 @@ import { count } from "../../lib/format.ts";
 import { useFollowed, useLoaded } from "../../lib/hooks.ts";
 import { listProjections } from "../../lib/projections.ts";
 import { hrefOf } from "../../lib/router.ts";
-import { Empty, Failure, Page, Text, When } from "../../ui/basics.tsx";
+import { aboutRead, Page, Text, When } from "../../ui/basics.tsx";
 import { Status } from "../../ui/status.tsx";
-import { Table } from "../../ui/table.tsx";
+import { ReadTable } from "../../ui/table.tsx";
 
 const readMs = 10_000;
 const eventsShown = 6;
 
 export function ProjectionsPage() {
-  const { value, error, reload } = useLoaded((signal) => listProjections(signal), []);
-  useFollowed(reload, { list: "projections", frames: "system.projection_health.*", everyMs: readMs });
+  const read = useLoaded((signal) => listProjections(signal), []);
+  useFollowed(read.reload, { list: "projections", frames: "system.projection_health.*", everyMs: readMs });
   return (
-    <Page title="Projections" about={value ? `${count(value.length)} in this environment` : "Reading…"}>
-      {error !== undefined && <Failure error={error} onRetry={reload} />}
-      {value?.length === 0 ? (
-        <Empty title="No projections" says="A runner registers its projections when it starts." />
-      ) : (
-        <Table
-          label="Projections"
-          rows={value ?? []}
-          keyOf={({ name }) => name}
-          columns={[
-            {
-              name: "Projection",
-              of: ({ name, error: failed }) => (
-                <>
-                  <Text of={name} href={hrefOf(["projections", name])} />
-                  {failed && <Text of={failed.slice(0, 200)} in="span" class="under warn" />}
-                </>
-              ),
-            },
-            { name: "Status", of: ({ status }) => <Status of={status} /> },
-            { name: "Mode", of: ({ mode }) => mode },
-            { name: "Folds", of: ({ events }) => <Folded of={events} /> },
-            { name: "Position", isNumber: true, of: ({ lastSequence }) => count(lastSequence) },
-            { name: "Moved", isNumber: true, of: ({ updatedAt }) => <When at={updatedAt} /> },
-          ]}
-        />
-      )}
+    <Page title="Projections" about={aboutRead(read, (all) => `${count(all.length)} in this environment`)}>
+      <ReadTable
+        read={read}
+        label="Projections"
+        empty="No projections"
+        says="A runner registers its projections when it starts."
+        docs="streams-projections"
+        keyOf={({ name }) => name}
+        columns={[
+          {
+            name: "Projection",
+            of: ({ name, error: failed }) => (
+              <>
+                <Text of={name} href={hrefOf(["projections", name])} />
+                {failed && <Text of={failed.slice(0, 200)} in="span" class="under warn" />}
+              </>
+            ),
+          },
+          { name: "Status", of: ({ status }) => <Status of={status} /> },
+          { name: "Mode", of: ({ mode }) => mode },
+          { name: "Folds", of: ({ events }) => <Folded of={events} /> },
+          { name: "Position", isNumber: true, of: ({ lastSequence }) => count(lastSequence) },
+          { name: "Moved", isNumber: true, of: ({ updatedAt }) => <When at={updatedAt} /> },
+        ]}
+      />
     </Page>
   );
 }

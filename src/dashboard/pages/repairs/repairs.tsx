@@ -3,10 +3,10 @@ import { useFollowed, usePages } from "../../lib/hooks.ts";
 import { isEnded, listRepairs, outcomes, type RepairData, totalOf } from "../../lib/repairs.ts";
 import { hrefOf } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
-import { Button, Empty, Failure, Page, Text, When } from "../../ui/basics.tsx";
+import { Empty, Page, Text, When } from "../../ui/basics.tsx";
 import { Opener } from "../../ui/dialog.tsx";
 import { lookOf, Status } from "../../ui/status.tsx";
-import { type Column, Table } from "../../ui/table.tsx";
+import { type Column, ReadTable } from "../../ui/table.tsx";
 import { ReplayDialog } from "./replay-dialog.tsx";
 
 /** The net is closer while one works. */
@@ -43,11 +43,14 @@ export function Progress({ of }: { of: RepairData }) {
 }
 
 export function RepairsPage() {
-  const { value, error, reload, hasMore, showMore } = usePages(async (cursor, signal) => {
+  const read = usePages(async (cursor, signal) => {
     const { repairs, next_cursor } = await listRepairs(cursor, signal);
     return { rows: repairs, next: next_cursor };
   }, []);
-  useFollowed(reload, { list: "repairs", everyMs: value?.every(isEnded) ? restingMs : workingMs });
+  useFollowed(read.reload, {
+    list: "repairs",
+    everyMs: read.value?.every(isEnded) ? restingMs : workingMs,
+  });
   return (
     <Page
       title="Repairs and replays"
@@ -61,19 +64,21 @@ export function RepairsPage() {
         )
       }
     >
-      {error !== undefined && <Failure error={error} onRetry={reload} />}
-      {value?.length === 0 ? (
-        <Empty title="No repairs">
-          <p>
-            {"Filter "}
-            <a href={hrefOf(["runs"])}>runs</a>
-            {" and resume or cancel all that match."}
-          </p>
-        </Empty>
-      ) : (
-        <Table label="Repairs" rows={value ?? []} keyOf={({ id }) => id} columns={columns} />
-      )}
-      {hasMore && <Button onClick={showMore}>Show more</Button>}
+      <ReadTable
+        read={read}
+        label="Repairs"
+        keyOf={({ id }) => id}
+        columns={columns}
+        empty={
+          <Empty title="No repairs" docs="run-failed#many-at-once-repair-in-bulk">
+            <p>
+              {"Filter "}
+              <a href={hrefOf(["runs"])}>runs</a>
+              {" and resume or cancel all that match."}
+            </p>
+          </Empty>
+        }
+      />
     </Page>
   );
 }

@@ -1,4 +1,5 @@
 import { useEffect } from "preact/hooks";
+import { bytes, counted } from "../../lib/format.ts";
 import { useLoaded } from "../../lib/hooks.ts";
 import { getOutputs, isOver, type RunView } from "../../lib/runs.ts";
 import { Empty, Failure, Section, Text } from "../../ui/basics.tsx";
@@ -20,13 +21,14 @@ export function Outputs({ run }: { run: RunView }) {
       <Empty
         title="Its handler wrote to no output"
         says="What a handler writes to an output is shown here."
+        docs="outputs"
       />
     );
   return (
     <>
-      {value.map(({ name, chunks, bytes, tail }) => (
+      {value.map(({ name, chunks, bytes: size, tail }) => (
         <Section key={name} title={`Output ${name}`}>
-          <p class="faint">{`${chunks} chunks, ${bytes} bytes. The end of what counts:`}</p>
+          <p class="faint">{`${counted(chunks, "chunk")}, ${bytes(size)}. What was written last:`}</p>
           <Text of={tail} in="p" class="log-text" />
         </Section>
       ))}

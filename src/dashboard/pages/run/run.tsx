@@ -188,6 +188,14 @@ function RunFacts({ run, now }: { run: RunView; now: number }) {
           </a>,
         ],
         ["Worker", run.workerId ? <Text key="worker" of={run.workerId} /> : "–"],
+        run.attributes.length > 0 && [
+          "Attributes",
+          <span key="attributes" class="triggers">
+            {run.attributes.map((one) => (
+              <Text key={one} of={one} href={hrefOf(["runs"], { where: one })} />
+            ))}
+          </span>,
+        ],
         run.pinnedTo && ["Pinned to", <Text key="pin" of={run.pinnedTo} />],
         run.movesAt && ["Moves", dateTime(run.movesAt)],
         run.parentRunId && [

@@ -18,7 +18,13 @@ export function Signals({ run }: { run: RunView }) {
   if (error !== undefined) return <Failure error={error} onRetry={reload} />;
   if (!value) return <p class="faint">Reading…</p>;
   if (value.signals.length === 0)
-    return <Empty title="Nothing was sent to this run" says="Signals that it is sent are listed here." />;
+    return (
+      <Empty
+        title="Nothing was sent to this run"
+        says="Signals that it is sent are listed here."
+        docs="signals"
+      />
+    );
   return (
     <>
       {value.kept > 0 && <p class="hint">{`${value.kept} kept: no step has waited for them yet.`}</p>}

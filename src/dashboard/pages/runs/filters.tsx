@@ -86,7 +86,7 @@ export function FilterBar() {
         <TextFilter name="function" label="Function id" placeholder="Function, exactly" />
         <TextFilter name="name" label="Event name" placeholder="Event, exactly" />
         <TextFilter name="says" label="Text of the error" placeholder="Error says…" />
-        <TextFilter name="event" label="Event id" placeholder="evt_…" />
+        <TextFilter name="event" label="Event id" placeholder="Event id, evt_…" />
         <TextFilter name="where" label="Attribute" placeholder="orderId=L22" />
         <Select
           label="Created"

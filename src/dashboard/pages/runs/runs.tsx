@@ -84,11 +84,15 @@ export function RunsPage() {
       )}
       {list.isRead.value && rows.length === 0 ? (
         list.isPaused.value || (
-          <Empty title="No runs match">
-            <p>
-              {text === "" ? "Nothing has run in this environment yet." : "Change the filters to see others."}
-            </p>
-          </Empty>
+          <Empty
+            title={text === "" ? "No runs yet" : "No runs match"}
+            says={
+              text === ""
+                ? "An event that triggers a function starts one."
+                : "Change the filters to see others."
+            }
+            docs={text === "" ? "start" : undefined}
+          />
         )
       ) : (
         <Rows

@@ -64,6 +64,7 @@ export function SchemasPage() {
       read={{ ...read, value: read.value && byEvent(read.value) }}
       keyOf={({ event }) => event}
       empty="No schemas"
+      docs="events#schemas"
       says="Events without a schema may hold anything."
       columns={[
         {

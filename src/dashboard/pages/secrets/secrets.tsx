@@ -31,6 +31,7 @@ export function SecretsPage() {
         { name: "Created", isNumber: true, of: ({ created_at }) => <When at={created_at} /> },
       ]}
       empty="No secrets"
+      docs="state"
       says="A function that declares a secret gets its value with each job."
     />
   );

@@ -26,7 +26,10 @@ export function StreamsPage() {
       read={read}
       keyOf={({ id }) => id}
       empty={
-        <Empty title={search || entityType ? "No entities match" : "No streams yet"}>
+        <Empty
+          title={search || entityType ? "No entities match" : "No streams yet"}
+          docs={search || entityType ? undefined : "streams-projections"}
+        >
           {!search && !entityType && <p>An append to an entity begins its stream.</p>}
         </Empty>
       }

@@ -5,7 +5,7 @@ import { useChanged, useFollowed, usePages } from "../../lib/hooks.ts";
 import type { MethodAnswer } from "../../lib/messages.ts";
 import { go, hrefOf } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
-import { Button, Facts, Page, Section, Text } from "../../ui/basics.tsx";
+import { aboutRead, Button, Facts, Page, Section, Text } from "../../ui/basics.tsx";
 import { ConfirmOpener, Field } from "../../ui/dialog.tsx";
 import { JsonTextView, JsonView } from "../../ui/json-view.tsx";
 import { ResourceList, useOne } from "../../ui/resource.tsx";
@@ -27,9 +27,7 @@ export function ToolsPage() {
   return (
     <ResourceList
       title="Agent tools"
-      about={
-        read.value ? counted(read.value.length, "tool") + (read.hasMore ? ", and more" : "") : "Reading…"
-      }
+      about={aboutRead(read, (all) => counted(all.length, "tool") + (read.hasMore ? ", and more" : ""))}
       read={read}
       keyOf={({ qualifiedName = "" }) => qualifiedName}
       columns={[
@@ -42,6 +40,7 @@ export function ToolsPage() {
         { name: "Needs", of: ({ requiredScopes = [] }) => <Scopes of={requiredScopes} /> },
       ]}
       empty="No tools"
+      docs="sdk#tools-of-agents"
       says="An agent registers its tools, and is called at its address when one is invoked."
     />
   );

@@ -20,6 +20,7 @@ export function TopicsPage() {
       read={read}
       keyOf={({ name }) => name}
       empty="No topics"
+      docs="real-time"
       says="The first message of a topic makes it."
       columns={[
         { name: "Topic", of: ({ name }) => <Text of={name} href={hrefOf(["topics", name])} /> },

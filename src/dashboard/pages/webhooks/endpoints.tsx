@@ -40,6 +40,7 @@ export function EndpointsPage() {
       read={read}
       keyOf={({ id }) => id}
       empty="No endpoints"
+      docs="webhooks#out-to-your-partners"
       says="An endpoint is a URL that takes events."
       columns={[
         {

@@ -39,6 +39,7 @@ export function SourcesPage() {
       read={read}
       keyOf={({ id }) => id}
       empty="No sources"
+      docs="webhooks#in-from-a-provider"
       says="A source has an address that a provider calls."
       columns={[
         {

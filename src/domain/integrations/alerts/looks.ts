@@ -47,7 +47,7 @@ const seconds = (ms: number): string => plural(Math.round(ms / 1_000), "second")
 /** Of which functions, those with most failures first. */
 function ofFunctions(counts: readonly { name: string; count: number }[]): string {
   const most = [...counts].sort((one, other) => other.count - one.count);
-  const shown = most.slice(0, functionsNamedMax).map(({ name, count }) => `${name} ${count}`);
+  const shown = most.slice(0, functionsNamedMax).map(({ name, count }) => `${name} (${count})`);
   const more = most.length - shown.length;
   return `${shown.join(", ")}${more > 0 ? `, and ${plural(more, "other")}` : ""}`;
 }
@@ -78,7 +78,8 @@ export function openLooks({ serving, quotasOf, lastLook }: LookDeps) {
       const counts = await rows.failureCounts(reader, rule.environment_id, rule.function_id);
       const { news, seen: counted } = grown(counts, seen);
       const count = news.reduce((sum, one) => sum + one.count, 0);
-      const words = (all: number) => `${plural(all, "run")} failed, of late of ${ofFunctions(news)}`;
+      const words = (all: number) =>
+        `${plural(all, "run")} failed; new since the last look: ${ofFunctions(news)}`;
       return { found: alone(count > 0, words, count), seen: counted };
     },
 
