@@ -8,10 +8,23 @@ const expireSliceMin = 10;
 const breathMs = 1;
 const restMsMax = 1_000;
 
-/** The size of the next slice: half of `rows` when the last one took too long, twice when it was short. */
-export function nextSlice(rows: number, tookMs: number): number {
-  if (tookMs > expireSliceMs) return Math.max(expireSliceMin, Math.floor(rows / 2));
-  return tookMs < expireSliceMs / 4 ? Math.min(expireSliceMax, rows * 2) : rows;
+interface TriedSlice {
+  rows: number;
+  tookMs: number;
+}
+
+/** It took too long, and a larger one about as long: the time goes to round trips, and not to the rows. */
+const isInVain = ({ rows, tookMs }: TriedSlice, before: TriedSlice): boolean =>
+  tookMs > expireSliceMs && Number.isFinite(tookMs) && before.rows > rows && tookMs > before.tookMs * 0.75;
+
+/**
+ * The size of the next slice: half of `rows` when the last one took too long, twice when it was short, or
+ * when halving it had gained next to nothing.
+ */
+export function nextSlice(rows: number, tookMs: number, before: TriedSlice = { rows, tookMs }): number {
+  const isLarger = tookMs < expireSliceMs / 4 || isInVain({ rows, tookMs }, before);
+  if (tookMs > expireSliceMs && !isLarger) return Math.max(expireSliceMin, Math.floor(rows / 2));
+  return isLarger ? Math.min(expireSliceMax, rows * 2) : rows;
 }
 
 /** A store's `write`, or a leader's. */
@@ -22,6 +35,7 @@ export class SliceSize {
   readonly #clock: Pick<Clock, "elapsed" | "sleep">;
   #rows = expireSliceMax;
   #tookMs = 0;
+  #before: TriedSlice | undefined;
 
   constructor(clock: Pick<Clock, "elapsed" | "sleep">) {
     this.#clock = clock;
@@ -52,7 +66,9 @@ export class SliceSize {
       deletedMs = ms;
       return gone;
     } finally {
-      this.#rows = nextSlice(this.#rows, deletedMs);
+      const rows = this.#rows;
+      this.#rows = nextSlice(rows, deletedMs, this.#before);
+      this.#before = { rows, tookMs: deletedMs };
       this.#tookMs = this.#clock.elapsed() - from;
     }
   }

@@ -27,17 +27,22 @@ async function read(runId: string, key: string, begun: () => void): Promise<void
   let next = 0;
   for await (const bytes of answer.body as unknown as AsyncIterable<Uint8Array>) {
     begun();
-    const events = (rest + decoder.decode(bytes, { stream: true })).split("\n\n");
-    rest = events.pop() ?? "";
+    const text = rest + decoder.decode(bytes, { stream: true });
     const at = now();
-    for (const event of events) {
-      const index = /^id: (\d+)$/m.exec(event)?.[1];
-      if (index === undefined) continue;
-      chunks++;
-      if (Number(index) !== next) wrong++;
-      next = Number(index) + 1;
-      ages.push(at - Number(/"at":([\d.]+)/.exec(event)![1]));
+    let from = 0;
+    // Without expressions or lists: what this program computes is missing to the server.
+    for (let end = text.indexOf("\n\n"); end >= 0; end = text.indexOf("\n\n", from)) {
+      if (text.startsWith("id: ", from)) {
+        const index = Number.parseInt(text.slice(from + 4, from + 20), 10);
+        chunks++;
+        if (index !== next) wrong++;
+        next = index + 1;
+        const place = text.indexOf('"at":', from) + 5;
+        ages.push(at - Number.parseFloat(text.slice(place, place + 24)));
+      }
+      from = end + 2;
     }
+    rest = text.slice(from);
   }
   ended++;
 }

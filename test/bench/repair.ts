@@ -83,8 +83,15 @@ async function plantEvents(store: Store, count: number, name: string): Promise<n
   return first + 1;
 }
 
+const startedAt = performance.now();
+/** What the bench has come to, with the seconds since it began. */
+const progress = (text: string) =>
+  console.log(`  [${((performance.now() - startedAt) / 1000).toFixed(0)} s] ${text}`);
+const progressEvery = 100_000;
+
 async function plantFailed(store: Store): Promise<void> {
   await plantEvents(store, runCount, "'bench.past'");
+  progress(`${runCount} events planted`);
   for (let from = 0; from < runCount; from += sliceRows)
     await plant(store, "runs", Math.min(sliceRows, runCount - from), {
       ...{ environment_id: `'${env}'`, id: idOf("run", from), event_name: "'bench.past'" },
@@ -93,6 +100,7 @@ async function plantFailed(store: Store): Promise<void> {
       ...{ created_at: `${begunAt + from} + n`, updated_at: `${begunAt}`, ended_at: `${begunAt}` },
       execution_seq: "1",
     });
+  progress(`${runCount} failed runs planted`);
 }
 
 /** Live runs at an even rate, once they begin; what each waited for from its emit to its handler. */
@@ -315,10 +323,12 @@ async function deletion(place: Place): Promise<void> {
   const client = clientOf(server);
   const from = performance.now();
   let gone = 0;
+  progress("the deletion begins");
   for (let hasMore = true; hasMore; ) {
     const answer = await client.runs.deleteMany({ functionId: "bench-broken", limit: 10_000 });
     gone += answer.deleted;
     hasMore = answer.hasMore;
+    if (gone % progressEvery < answer.deleted) progress(`${gone} runs deleted`);
   }
   const seconds = (performance.now() - from) / 1000;
   const during = live.taken();

@@ -140,6 +140,36 @@ describe.each(engines)("outputs of runs on %s", (engine) => {
     ]);
   }, 60_000);
 
+  test("readers at once, from wherever they begin, each get every chunk once and in order", async () => {
+    held();
+    const runId = await start("live");
+    const readers = Array.from({ length: 60 }, (_, place) => allOf(runId, { from: place % 6 }));
+    const headers = { authorization: `Bearer ${server.adminKey}` };
+    const events = Array.from({ length: 20 }, async () =>
+      (await fetch(`${server.url}/api/v1/runs/${runId}/outputs/tokens`, { headers })).text(),
+    );
+    await peek(runId, 1);
+    goOn();
+    const all = ["first", ...words];
+    for (const [place, read] of (await Promise.all(readers)).entries()) {
+      expect(dataOf(read)).toEqual(all.slice(place % 6));
+      expect(read.map(({ index }) => index)).toEqual(all.map((_, at) => at).slice(place % 6));
+    }
+    for (const text of await Promise.all(events))
+      expect([...(text.match(/^id: .*$/gm) ?? [])]).toEqual(all.map((_, at) => `id: ${at}`));
+    // What was read along is not kept for those who come when it is overwritten.
+    expect((await server.rpc("SvcService", "RedactRun", { runId, reason: "a test" })).status).toBe(200);
+    expect(dataOf(await allOf(runId))).toEqual(all.map(() => null));
+  }, 60_000);
+
+  test("writes of many runs at once are stored, and each is refused by itself", async () => {
+    const bodies = Array.from({ length: 30 }, (_, place) => ({
+      ...{ runId: `run_${place}`, executionSeq: 1, leaseToken: "none", name: "tokens", chunks: [place] },
+    }));
+    const answers = await Promise.all(bodies.map((body) => server.rpc("SvcService", "WriteRunOutput", body)));
+    expect(answers.map(({ status }) => status)).toEqual(bodies.map(() => 404));
+  }, 60_000);
+
   test("a fence that holds no more, a run that is over, and what is too large are refused", async () => {
     await server.rpc("SvcService", "RegisterFunction", { id: "hand" });
     const hand = pullWorker(server, "hand");

@@ -187,6 +187,10 @@ describe.each(engines)("retention on %s", (engine) => {
   test("a slice is made to fit the time that one may take", () => {
     expect([nextSlice(200, 30), nextSlice(100, 5), nextSlice(100, 1)]).toEqual([100, 100, 200]);
     expect([nextSlice(10, 500), nextSlice(200, 0)]).toEqual([10, 200]);
+    // Halving pays only where the time goes to rows.
+    expect(nextSlice(100, 30, { rows: 200, tookMs: 60 })).toBe(50);
+    expect(nextSlice(100, 28, { rows: 200, tookMs: 30 })).toBe(200);
+    expect(nextSlice(100, Number.POSITIVE_INFINITY, { rows: 200, tookMs: 30 })).toBe(50);
   });
 
   test("a run whose definition cannot be read stays, and keeps no other from going", async () => {

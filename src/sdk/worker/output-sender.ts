@@ -23,6 +23,11 @@ interface ChunkBatch extends OutputSource {
 }
 
 const gatherMs = 50;
+/** Where many runs write at once, each gathers for longer: calls would take what the runs compute with. */
+const gatherMsEach = 2;
+const gatherMsMax = 200;
+/** Senders in this process that gather now. */
+let gathering = 0;
 /** A server that restarts is back by then; the last report of the job waits for what is written. */
 const triesMax = 10;
 const delayMsMax = 2_000;
@@ -75,8 +80,18 @@ export class OutputSender {
     if (!fits) this.#waiting.push(batch);
     batch.chunks.push(text);
     batch.characters += text.length;
-    this.#cancel ??= after(gatherMs, () => void this.flush());
+    this.#cancel ??= this.#gather();
     return heard(new Promise<void>((done, failed) => batch.settle.push({ done, failed })));
+  }
+
+  #gather(): () => void {
+    gathering++;
+    const ms = Math.min(gatherMsMax, Math.max(gatherMs, gathering * gatherMsEach));
+    const cancel = after(ms, () => void this.flush());
+    return () => {
+      gathering--;
+      cancel();
+    };
   }
 
   /** Resolves once all that was written is stored, or refused; never rejects. */

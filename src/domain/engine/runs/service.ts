@@ -107,6 +107,7 @@ export function openRuns(deps: RunsDeps) {
     onWakePlanned: (at) => wakers.wake.wakeIn(at - clock.now()),
   });
   gaugeActive(deps);
+  const outputs = openOutputs({ store, clock, watch: deps.watch, tell: deps.tellOutput });
   const wakes = openWakes({ store, clock, log, matcher, states, observers, onFailed });
   return {
     /**
@@ -128,7 +129,7 @@ export function openRuns(deps: RunsDeps) {
     wasDenied: (runId: string) => wasDenied(store, runId),
     putOff: openPutOff({ store, clock, report: reports.submit, release: reports.release }),
     /** Resolves once every submitted report is committed or refused. */
-    drain: reports.drain,
+    drain: () => Promise.all([reports.drain(), outputs.drain()]),
     ...leasesIn(deps),
     /** Ends leases of a worker that were not renewed since it may have gone; answers how many. */
     endSilent: wakes.endSilent,
@@ -139,7 +140,7 @@ export function openRuns(deps: RunsDeps) {
     /** What is sent to runs by name. */
     signals: openSignals({ store, clock, onQueued }),
     /** What handlers write while they run. */
-    outputs: openOutputs({ store, clock, tell: deps.tellOutput }),
+    outputs,
     /** Opens what starts child runs, once there is a log to start them by. */
     openChildren: (invoke: ChildrenDeps["invoke"]) =>
       openChildren({ store, clock, log, invoke, onQueued, onFailed, onEnded: wakers.states.wake }),

@@ -15,13 +15,13 @@ export function someRuns(
   store: Pick<Store, "all">,
   environmentId: string,
   { functionId, until }: DeletedRuns,
-  slice: { status: EndedStatus; after: Cursor | undefined; limit: number },
+  slice: { statuses: readonly EndedStatus[]; after: Cursor | undefined; limit: number },
 ): Promise<{ id: string; created_at: Instant; status: string }[]> {
-  const { status, after, limit } = slice;
+  const { statuses, after, limit } = slice;
   const where = [sql`environment_id = ${environmentId}`];
   if (functionId !== undefined) where.push(sql`function_id = ${functionId}`);
   if (until !== undefined) where.push(sql`created_at <= ${until}`);
-  if (status !== "completed") where.push(sql`trouble = ${status}`);
+  if (statuses.length === 1 && statuses[0] !== "completed") where.push(sql`trouble = ${statuses[0]}`);
   if (after) where.push(sql`(created_at, id) > (${sql.bigint(after.at)}, ${after.id})`);
   return store.all(sql`SELECT id, created_at, status FROM runs ${sql.where(where)}
     ORDER BY created_at, id LIMIT ${limit}`);

@@ -18,3 +18,17 @@ export const outputBeatMs = 15_000;
 export const outputRowsRead = 16;
 /** What a list shows of the end of an output. */
 export const outputCharsShown = 8_192;
+/** Writes of a flush may wait this long for others, where they come one upon another. */
+export const outputFlushMs = 40;
+/** Readers of a run are woken together; each of them makes the next time a little later, up to the most. */
+export const outputPaceMsEach = 0.25;
+export const outputPaceMsMax = 150;
+/** Of one query that reads on: chunks of an output, about the bytes of their JSON, and outputs. */
+export const outputChunksRead = 512;
+export const outputBytesRead = 512 * 1024;
+export const outputReadsAtOnce = 64;
+/** JSON that a reader is handed at once, unless one chunk is larger. */
+export const outputBatchChars = 64 * 1024;
+/** What was read just now and is kept for readers who come a little later, of all outputs at a node. */
+export const outputReadsKept = 1_024;
+export const outputCharsKept = 8 * 1024 * 1024;

@@ -1,7 +1,7 @@
-import { fromJson, type JsonValue, type MessageInitShape } from "@bufbuild/protobuf";
+import { create, fromJson, type JsonValue } from "@bufbuild/protobuf";
 import { ValueSchema } from "@bufbuild/protobuf/wkt";
 import { Type } from "@sinclair/typebox";
-import { type RunOutputFrameSchema, SvcService } from "../../../../gen/svc/v1/svc_pb.ts";
+import { type RunOutputFrame, RunOutputFrameSchema, SvcService } from "../../../../gen/svc/v1/svc_pb.ts";
 import { invalid } from "../../../../kit/fault.ts";
 import { type Operation, rpc, rpcStream, stream, unary } from "../../../../kit/operation.ts";
 import { jsonText } from "../../../../kit/payload-json.ts";
@@ -9,7 +9,7 @@ import { requireStepId } from "../../../../kit/step-id.ts";
 import { jsonOf, safeCount } from "../../../../kit/wkt.ts";
 import { requireSignalName as requireName } from "../../waits/rules.ts";
 import { outputChunkBytesMax, outputWriteBytesMax, outputWriteChunksMax } from "./limits.ts";
-import type { OutputFrame } from "./output-readers.ts";
+import type { OutputFrame, OutputFrames } from "./output-readers.ts";
 import type { OutputSummary, RunOutputs } from "./outputs.ts";
 
 const id = Type.String({ minLength: 1, maxLength: 200, description: "Id of the run (`run_…`)." });
@@ -34,15 +34,28 @@ const Summary = Type.Object({
   tail: Type.String({ description: "The end of what counts, as text: at most 8,192 characters." }),
 });
 
-const toFrame = (frame: OutputFrame): MessageInitShape<typeof RunOutputFrameSchema> => ({
-  ...{ kind: frame.kind, index: BigInt(frame.index) },
-  ...(frame.kind === "chunk" && {
-    ...{ attempt: frame.attempt, superseded: frame.isSuperseded },
-    data: fromJson(ValueSchema, frame.data as JsonValue),
-  }),
-  ...(frame.kind === "superseded" && { until: BigInt(frame.until) }),
-  ...(frame.kind === "end" && { status: frame.status }),
-});
+const messageOf = (frame: OutputFrame): RunOutputFrame =>
+  create(RunOutputFrameSchema, {
+    ...{ kind: frame.kind, index: BigInt(frame.index) },
+    ...(frame.kind === "chunk" && {
+      ...{ attempt: frame.attempt, superseded: frame.isSuperseded },
+      data: fromJson(ValueSchema, frame.data as JsonValue),
+    }),
+    ...(frame.kind === "superseded" && { until: BigInt(frame.until) }),
+    ...(frame.kind === "end" && { status: frame.status }),
+  });
+
+/** Readers at one place are handed the same frames, which are written once for all of them. */
+function writtenOnce<From extends object, To>(write: (from: From) => To): (from: From) => To {
+  const known = new WeakMap<From, { to: To }>();
+  return (from) => {
+    const { to } = known.get(from) ?? { to: write(from) };
+    known.set(from, { to });
+    return to;
+  };
+}
+
+const toFrame = writtenOnce(messageOf);
 
 /** As a server-sent event; its id is where to go on behind it. */
 function eventText(frame: OutputFrame): string {
@@ -53,16 +66,31 @@ function eventText(frame: OutputFrame): string {
   return `${kind === "chunk" ? `id: ${frame.index}\n` : ""}event: ${kind}\ndata: ${data}\n\n`;
 }
 
-async function* eventsOf(frames: AsyncIterable<OutputFrame>): AsyncGenerator<string> {
+const encoder = new TextEncoder();
+const toEvents = writtenOnce((frames: OutputFrames) => encoder.encode(frames.map(eventText).join("")));
+
+async function* eventsOf(batches: AsyncIterable<OutputFrames>): AsyncGenerator<string | Uint8Array> {
   // Headers leave with the first byte.
   yield ": output\n\n";
-  for await (const frame of frames) yield eventText(frame);
+  for await (const frames of batches) yield toEvents(frames);
 }
 
 const wholeNumber = (field: string, text: string): number => {
   if (!/^\d{1,15}$/.test(text)) throw invalid(field, "must be the index of a chunk");
   return Number(text);
 };
+
+/** As protobuf's JSON has it: a number, or its text. */
+const countIn = (value: unknown): unknown =>
+  typeof value === "string" && /^\d{1,19}$/.test(value)
+    ? Math.min(Number(value), Number.MAX_SAFE_INTEGER)
+    : (value ?? 0);
+
+/** Without messages: workers write twenty times a second, and a message would hold each chunk as one more. */
+const fromBody = (body: Record<string, unknown>) => ({
+  ...{ runId: "", leaseToken: "", name: "", stepId: "", chunks: [], ...body },
+  ...{ executionSeq: countIn(body.executionSeq), entry: countIn(body.entry), first: countIn(body.first) },
+});
 
 /** `leaseHashOf` answers the hash of a lease's token, which the store has. */
 export const outputOperations = (
@@ -88,6 +116,7 @@ export const outputOperations = (
         ...{ stepId: m.stepId, entry: m.entry, first: safeCount(m.first), chunks: m.chunks.map(jsonOf) },
       }),
       () => ({}),
+      { decode: fromBody, encode: () => ({}) },
     ),
     async handle({ leaseToken, stepId, entry, chunks, ...write }, call) {
       requireName("name", write.name);
@@ -132,9 +161,9 @@ export const outputOperations = (
           ...(before && { from: wholeNumber("Last-Event-ID", before) + 1 }),
         };
       },
-      encode: (frames: AsyncIterable<OutputFrame>) => ({
+      encode: (batches: AsyncIterable<OutputFrames>) => ({
         status: 200,
-        body: eventsOf(frames),
+        body: eventsOf(batches),
         headers: { "content-type": "text/event-stream; charset=utf-8", "cache-control": "no-store" },
       }),
     },
@@ -163,9 +192,9 @@ export const outputOperations = (
     async *handle({ runId, name: output, from }, call) {
       const { environmentId, signal } = call;
       const at = { environmentId, runId, name: output, from, signal };
-      const frames = await outputs.read(call.caller.id, at);
+      const batches = await outputs.read(call.caller.id, at);
       call.admitted?.();
-      yield* frames;
+      for await (const frames of batches) yield* frames;
     },
   }),
   unary({

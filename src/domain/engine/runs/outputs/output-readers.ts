@@ -3,7 +3,15 @@ import { Fault, missing } from "../../../../kit/fault.ts";
 import { openHolderLimit } from "../../../../kit/holder-limit.ts";
 import { storedJson } from "../../../../kit/stored-json.ts";
 import type { Store } from "../../../../store/store.ts";
-import { outputBeatMs, outputIdleMs, outputLookMs, outputReadersAllMax, outputReadersMax } from "./limits.ts";
+import {
+  outputBatchChars,
+  outputBeatMs,
+  outputIdleMs,
+  outputReadersAllMax,
+  outputReadersMax,
+} from "./limits.ts";
+import { openOutputNews } from "./output-news.ts";
+import { type OutputPart, type OutputReads, openOutputReads } from "./output-reads.ts";
 import * as rows from "./output-rows.ts";
 
 /** What a reader is handed. */
@@ -14,6 +22,9 @@ export type OutputFrame =
   /** The run is over. */
   | { kind: "end"; index: number; status: string }
   | { kind: "heartbeat"; index: number };
+
+/** Frames that are handed over together. Readers at one place are handed the same. */
+export type OutputFrames = readonly OutputFrame[];
 
 export interface OutputReadersDeps {
   store: Store;
@@ -30,51 +41,32 @@ export interface ReadFrom {
   signal: AbortSignal;
 }
 
-interface OutputNews extends OutputReadersDeps {
-  /** Resolves when something was written, or it is time to look. */
-  news: (runId: string, signal: AbortSignal) => Promise<void>;
+interface OutputReading extends Pick<OutputReadersDeps, "clock"> {
+  reads: OutputReads;
+  news: ReturnType<typeof openOutputNews>;
+  /** The run was over when the reader came: what it reads may have been overwritten since. */
+  isOver: boolean;
 }
 
 export function openOutputReaders({ store, clock }: OutputReadersDeps) {
-  const waiting = new Map<string, Set<() => void>>();
+  const news = openOutputNews(clock);
+  const reads = openOutputReads({ store, clock });
   const seats = openHolderLimit({
     ...{ most: outputReadersMax, all: outputReadersAllMax, what: "readers of outputs" },
   });
 
-  const wake = (runId: string) => {
-    for (const go of waiting.get(runId) ?? []) go();
-  };
-
-  /** Until something was written, for at most `outputLookMs`; a reader that leaves waits no longer. */
-  const news = (runId: string, signal: AbortSignal) =>
-    new Promise<void>((done) => {
-      if (signal.aborted) return done();
-      const own = waiting.get(runId) ?? new Set();
-      waiting.set(runId, own);
-      const go = () => {
-        cancel();
-        signal.removeEventListener("abort", go);
-        own.delete(go);
-        if (own.size === 0) waiting.delete(runId);
-        done();
-      };
-      const cancel = clock.after(outputLookMs, go);
-      own.add(go);
-      signal.addEventListener("abort", go, { once: true });
-    });
-
   return {
     /** Something was written, here or at another node, or the run has ended. */
-    wake,
+    wake: news.wake,
 
     /** From the chunk `from` on, to the end of the run. Throws for a run that is missing. */
-    async read(holder: string, at: ReadFrom): Promise<AsyncGenerator<OutputFrame>> {
-      if ((await rows.statusOf(store, at.environmentId, at.runId)) === undefined)
-        throw missing("run", at.runId);
+    async read(holder: string, at: ReadFrom): Promise<AsyncGenerator<OutputFrames>> {
+      const status = await rows.statusOf(store, at.environmentId, at.runId);
+      if (status === undefined) throw missing("run", at.runId);
       const leave = seats.acquire(holder);
       // Who has left before the first frame never begins.
       const cancel = clock.after(outputIdleMs, leave);
-      return seated({ clock }, framesOf({ store, clock, news }, at), () => {
+      return seated(clock, framesOf({ clock, reads, news, isOver: status !== "active" }, at), () => {
         cancel();
         leave();
       });
@@ -83,58 +75,89 @@ export function openOutputReaders({ store, clock }: OutputReadersDeps) {
 }
 
 async function* framesOf(
-  { store, clock, news }: OutputNews,
+  { clock, reads, news, isOver }: OutputReading,
   { from, signal, ...at }: ReadFrom,
-): AsyncGenerator<OutputFrame> {
-  let next = from;
+): AsyncGenerator<OutputFrames> {
+  const seat = news.join(at.runId);
+  // What is before the output is a place of it; behind any other chunk, one is found by the first read.
+  let place = from === 0 ? { ...at, next: 0, total: 0 } : undefined;
   let saidAt = clock.elapsed();
-  while (!signal.aborted) {
-    // Read before what is written: nothing is written behind the end.
-    const status = await rows.statusOf(store, at.environmentId, at.runId);
-    if (status === undefined) throw missing("run", at.runId);
-    const found = await rows.rowsFrom(store, at, next);
-    for (const row of found) {
-      const gone = row.source_first === 0 ? await rows.supersededBy(store, at, row.first) : [];
-      for (const { index, until } of rangesOf(gone, from, next)) yield { kind: "superseded", index, until };
-      const chunks = storedJson<unknown[]>(row.chunks) ?? [];
-      const { attempt } = row;
-      for (const [place, data] of chunks.entries())
-        if (row.first + place >= next)
-          yield {
-            ...{ kind: "chunk", index: row.first + place, attempt, data },
-            isSuperseded: row.superseded_by !== null,
-          };
-      next = row.first + row.count;
-      saidAt = clock.elapsed();
+  try {
+    while (!signal.aborted) {
+      const seen = seat.version();
+      const part = await (place ? reads.behind(place, !isOver) : reads.from(at, from));
+      if (!part) throw missing("run", at.runId);
+      for (const frames of partFrames(part, place?.next ?? from, from)) {
+        yield frames;
+        saidAt = clock.elapsed();
+      }
+      const last = part.rows.at(-1);
+      if (last) place = { ...at, next: last.first + last.count, total: last.total };
+      if (last && (!part.isAll || part.status !== "active")) continue;
+      const index = place?.next ?? from;
+      if (part.status !== "active") {
+        yield [{ kind: "end", index, status: part.status }];
+        return;
+      }
+      if (clock.elapsed() - saidAt >= outputBeatMs) {
+        saidAt = clock.elapsed();
+        yield [{ kind: "heartbeat", index }];
+      }
+      await seat.wait(seen, signal);
     }
-    if (found.length > 0) continue;
-    if (status !== "active") {
-      yield { kind: "end", index: next, status };
-      return;
-    }
-    if (clock.elapsed() - saidAt >= outputBeatMs) {
-      saidAt = clock.elapsed();
-      yield { kind: "heartbeat", index: next };
-    }
-    await news(at.runId, signal);
+  } finally {
+    seat.leave();
   }
+}
+
+const shared = new WeakMap<OutputPart, readonly OutputFrames[]>();
+
+/** Of a reader that began at `from`; those who began at 0, or lose nothing, are handed the same. */
+function partFrames(part: OutputPart, next: number, from: number): readonly OutputFrames[] {
+  if (from > 0 && part.gone.size > 0) return batchesOf(part, next, from);
+  const known = shared.get(part) ?? batchesOf(part, next, 0);
+  shared.set(part, known);
+  return known;
+}
+
+function batchesOf(part: OutputPart, next: number, from: number): OutputFrames[] {
+  const batches: OutputFrame[][] = [];
+  let left = 0;
+  const add = (frame: OutputFrame, chars: number) => {
+    if (left < chars || batches.length === 0) {
+      batches.push([]);
+      left = outputBatchChars;
+    }
+    left -= chars;
+    batches.at(-1)!.push(frame);
+  };
+  for (const { first, attempt, count, chunks, superseded_by } of part.rows) {
+    for (const { index, until } of rangesOf(part.gone.get(first) ?? [], from, Math.max(first, next)))
+      add({ kind: "superseded", index, until }, 0);
+    const isSuperseded = superseded_by !== null;
+    for (const [place, data] of (storedJson<unknown[]>(chunks) ?? []).entries()) {
+      const index = first + place;
+      if (index >= next) add({ kind: "chunk", index, attempt, data, isSuperseded }, chunks.length / count);
+    }
+  }
+  return batches;
 }
 
 /** Ends a reader that takes nothing: its seat is free at once, and it is told when it comes again. */
 async function* seated(
-  { clock }: Pick<OutputNews, "clock">,
-  frames: AsyncGenerator<OutputFrame>,
+  clock: OutputReadersDeps["clock"],
+  batches: AsyncGenerator<OutputFrames>,
   leave: () => void,
 ) {
   let isCut = false;
   try {
-    for await (const frame of frames) {
+    for await (const frames of batches) {
       const cancel = clock.after(outputIdleMs, () => {
         isCut = true;
         leave();
       });
       try {
-        yield frame;
+        yield frames;
       } finally {
         cancel();
       }

@@ -1,46 +1,61 @@
 import type { Instant } from "../../../../kit/clock.ts";
-import { sql } from "../../../../kit/sql.ts";
+import { column, type Sql, sql } from "../../../../kit/sql.ts";
 import type { Session, Store } from "../../../../store/store.ts";
 import type { Fence } from "../run.ts";
-import { outputRowsRead } from "./limits.ts";
+import { outputBytesRead, outputChunksRead, outputRowsRead } from "./limits.ts";
 
-/** Locks: the execution. Undefined where the fence does not hold. */
-export const lockWriter = (
-  session: Session,
-  { environmentId, runId, executionSeq, leaseHash }: Fence & { environmentId: string },
-): Promise<{ state: string; attempt: number } | undefined> =>
-  session.one(sql`SELECT state, attempt FROM executions WHERE run_id = ${runId}
-      AND environment_id || '' = ${environmentId} AND execution_seq = ${sql.bigint(executionSeq)}
-      AND lease_hash = ${leaseHash} ${session.seams.holdRow}`);
+/** A write before its place is known. */
+export interface OutputDraft extends Fence {
+  environmentId: string;
+  name: string;
+  /** Null outside of steps: then it is the attempt, which the execution knows. */
+  source: string | null;
+}
 
-/** Where an output has come: the next index, and the bytes so far. */
-export const lastOf = (
-  session: Session,
-  runId: string,
-  name: string,
-): Promise<{ next: number; total: number } | undefined> =>
-  session.one(sql`SELECT first + count AS next, total FROM run_outputs WHERE run_id = ${runId} AND name = ${name}
-    ORDER BY first DESC LIMIT 1`);
+/** Where a write of an execution stands whose fence holds. */
+export interface WritePlace {
+  ord: number;
+  state: string;
+  attempt: number;
+  source: string;
+  /** Next index of the output and its bytes so far; null before its first write. */
+  next: number | null;
+  total: number | null;
+  /** How many chunks of this source are stored; null for none. */
+  reached: number | null;
+  /** Outputs that the run has, where this one is new; else 0. */
+  names: number;
+}
 
-/** How many chunks of this source are stored; undefined for none. */
-export const reachedBy = async (
-  session: Session,
-  { runId, name, source }: Pick<NewOutput, "runId" | "name" | "source">,
-): Promise<number | undefined> =>
-  (
-    await session.one<{ reached: number }>(sql`SELECT source_first + count AS reached FROM run_outputs
-      WHERE run_id = ${runId} AND name = ${name} AND source = ${source} ORDER BY source_first DESC LIMIT 1`)
-  )?.reached;
-
-export const countNames = async (session: Session, runId: string): Promise<number> =>
-  (await session.one<{ count: number }>(
-    sql`SELECT count(*) AS count FROM (SELECT DISTINCT name FROM run_outputs WHERE run_id = ${runId}) n`,
-  ))!.count;
-
-/** What the same step, or the handler outside of steps, wrote before is not part of the output any more. */
-export const supersede = (session: Session, { runId, name, stepId, first }: NewOutput): Promise<number> =>
-  session.run(sql`UPDATE run_outputs SET superseded_by = ${sql.bigint(first)} WHERE run_id = ${runId} AND name = ${name}
-    AND COALESCE(step_id, '') = ${stepId ?? ""} AND superseded_by IS NULL`);
+/** Locks: the executions, sorted by run. */
+export async function lockPlaces(session: Session, drafts: readonly OutputDraft[]): Promise<WritePlace[]> {
+  const { rowsFrom, byKey, holdRow } = session.seams;
+  const runIds = column.text(drafts.map(({ runId }) => runId));
+  const wanted = rowsFrom("i", {
+    run_id: runIds,
+    environment_id: column.text(drafts.map(({ environmentId }) => environmentId)),
+    execution_seq: column.bigint(drafts.map(({ executionSeq }) => executionSeq)),
+    lease_hash: column.text(drafts.map(({ leaseHash }) => leaseHash)),
+    name: column.text(drafts.map(({ name }) => name)),
+    source: column.text(drafts.map(({ source }) => source)),
+  });
+  const held = sql`${wanted} JOIN executions e ON e.run_id = i.run_id AND e.environment_id || '' = i.environment_id
+    AND e.execution_seq = i.execution_seq AND e.lease_hash = i.lease_hash ${byKey("e.run_id", runIds)}`;
+  const source = sql`COALESCE(i.source, 'attempt ' || CAST(e.attempt AS TEXT))`;
+  const ofOutput = sql`FROM run_outputs o WHERE o.run_id = i.run_id AND o.name = i.name`;
+  const [, places] = await session.together([
+    sql`SELECT e.run_id FROM ${held} ORDER BY e.run_id ${holdRow}`,
+    sql`SELECT i.ord, e.state, e.attempt, ${source} AS source,
+      (SELECT o.first + o.count ${ofOutput} ORDER BY o.first DESC LIMIT 1) AS next,
+      (SELECT o.total ${ofOutput} ORDER BY o.first DESC LIMIT 1) AS total,
+      (SELECT o.source_first + o.count ${ofOutput} AND o.source = ${source}
+        ORDER BY o.source_first DESC LIMIT 1) AS reached,
+      CASE WHEN EXISTS (SELECT 1 ${ofOutput}) THEN 0 ELSE (SELECT count(DISTINCT o.name) FROM run_outputs o
+        WHERE o.run_id = i.run_id) END AS names
+    FROM ${held}`,
+  ]);
+  return places as unknown as WritePlace[];
+}
 
 export interface NewOutput {
   runId: string;
@@ -59,22 +74,84 @@ export interface NewOutput {
   chunks: string;
 }
 
-export const insertOutput = (session: Session, output: NewOutput, now: Instant): Promise<number> =>
-  session.run(sql`INSERT INTO run_outputs (run_id, name, first, environment_id, attempt, step_id, source, source_first,
+/** What the same steps, or handlers outside of steps, wrote before is not part of the outputs any more. */
+export async function supersede(session: Session, outputs: readonly NewOutput[]): Promise<void> {
+  if (outputs.length === 0) return;
+  const runIds = column.text(outputs.map(({ runId }) => runId));
+  await session.run(sql`UPDATE run_outputs SET superseded_by = v.first FROM ${session.seams.rowsFrom("v", {
+    run_id: runIds,
+    name: column.text(outputs.map(({ name }) => name)),
+    step_id: column.text(outputs.map(({ stepId }) => stepId ?? "")),
+    first: column.bigint(outputs.map(({ first }) => first)),
+  })} WHERE run_outputs.run_id = v.run_id AND run_outputs.name = v.name
+    AND COALESCE(run_outputs.step_id, '') = v.step_id AND superseded_by IS NULL
+    ${session.seams.byKey("run_outputs.run_id", runIds)}`);
+}
+
+/** The last statement of its transaction. */
+export const insertOutputs = (session: Session, outputs: readonly NewOutput[], now: Instant): Promise<void> =>
+  session.last(sql`INSERT INTO run_outputs (run_id, name, first, environment_id, attempt, step_id, source, source_first,
       count, total, chunks, at)
-    VALUES (${output.runId}, ${output.name}, ${sql.bigint(output.first)}, ${output.environmentId},
-      ${sql.bigint(output.attempt)}, CAST(${output.stepId} AS TEXT), ${output.source}, ${sql.bigint(output.sourceFirst)},
-      ${sql.bigint(output.count)}, ${sql.bigint(output.total)}, ${output.chunks}, ${sql.bigint(now)})`);
+    SELECT v.run_id, v.name, v.first, v.environment_id, v.attempt, v.step_id, v.source, v.source_first, v.count, v.total,
+      v.chunks, ${sql.bigint(now)}
+    FROM ${session.seams.rowsFrom("v", {
+      run_id: column.text(outputs.map(({ runId }) => runId)),
+      name: column.text(outputs.map(({ name }) => name)),
+      first: column.bigint(outputs.map(({ first }) => first)),
+      environment_id: column.text(outputs.map(({ environmentId }) => environmentId)),
+      attempt: column.bigint(outputs.map(({ attempt }) => attempt)),
+      step_id: column.text(outputs.map(({ stepId }) => stepId)),
+      source: column.text(outputs.map(({ source }) => source)),
+      source_first: column.bigint(outputs.map(({ sourceFirst }) => sourceFirst)),
+      count: column.bigint(outputs.map(({ count }) => count)),
+      total: column.bigint(outputs.map(({ total }) => total)),
+      chunks: column.text(outputs.map(({ chunks }) => chunks)),
+    })}`);
 
 export interface OutputRow {
   first: number;
   source_first: number;
   attempt: number;
   count: number;
+  total: number;
   /** JSON of the list. */
   chunks: string;
   /** Index of the first chunk that took its place. */
   superseded_by: number | null;
+}
+
+/** A place behind a whole write, or before the first one. */
+export interface OutputPlace {
+  environmentId: string;
+  runId: string;
+  name: string;
+  next: number;
+  /** Bytes of the output up to there. */
+  total: number;
+}
+
+/** One row for a place behind which nothing is written: its fields of an output are null. */
+export type OutputRead = { ord: number; status: string | null } & (OutputRow | { first: null });
+
+const rowFields = sql.raw("o.first, o.source_first, o.attempt, o.count, o.total, o.chunks, o.superseded_by");
+
+/** What stands behind each place, in order, and the status of its run as of the same moment. */
+export function readBehind(store: Store, places: readonly OutputPlace[]): Promise<OutputRead[]> {
+  const behind = sql`o.run_id = i.run_id AND o.name = i.name AND o.first >= i.next AND o.first < i.next + ${outputChunksRead}
+    AND (o.first = i.next OR o.total <= i.total + ${outputBytesRead})`;
+  // Row by row, whatever the statistics say.
+  const postgres: Sql = sql`LATERAL (SELECT ${rowFields} FROM run_outputs o WHERE ${behind} ORDER BY o.first
+    LIMIT ${outputChunksRead}) o ON true`;
+  return store.all(sql`SELECT i.ord, ${rowFields},
+      (SELECT r.status FROM runs r WHERE r.id = i.run_id AND r.environment_id = i.environment_id) AS status
+    FROM ${store.seams.rowsFrom("i", {
+      environment_id: column.text(places.map(({ environmentId }) => environmentId)),
+      run_id: column.text(places.map(({ runId }) => runId)),
+      name: column.text(places.map(({ name }) => name)),
+      next: column.bigint(places.map(({ next }) => next)),
+      total: column.bigint(places.map(({ total }) => total)),
+    })} LEFT JOIN ${{ postgres, libsql: sql`run_outputs o ON ${behind}` }}
+    ORDER BY i.ord, o.first`);
 }
 
 /** In order, from the write that has the chunk `from`. */
@@ -83,7 +160,7 @@ export const rowsFrom = (
   { runId, name }: { runId: string; name: string },
   from: number,
 ): Promise<OutputRow[]> =>
-  store.all(sql`SELECT first, source_first, attempt, count, chunks, superseded_by FROM run_outputs
+  store.all(sql`SELECT ${rowFields} FROM run_outputs o
     WHERE run_id = ${runId} AND name = ${name} AND first >= COALESCE((SELECT max(b.first) FROM run_outputs b
       WHERE b.run_id = ${runId} AND b.name = ${name} AND b.first <= ${sql.bigint(from)}), 0)
       AND first + count > ${sql.bigint(from)}
