@@ -13,6 +13,7 @@ const watched = {
   waits: { when: "INSERT", column: "expression" },
   invocations: { when: "INSERT", column: "function_id" },
   group_deliveries: { when: "DELETE", column: "consumer_id" },
+  run_outputs: { when: "INSERT", column: "chunks" },
   kv_keys: { when: "INSERT", column: "key" },
 } as const;
 export type PoisonTable = keyof typeof watched;

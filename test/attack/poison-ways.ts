@@ -130,6 +130,11 @@ async function jobOf(server: TestServer, tenant: Tenant): Promise<Assignment> {
   });
 }
 
+async function openWorked(server: TestServer, tenant: Tenant): Promise<void> {
+  await register(server, tenant, { id: "poison-worked" });
+  await workerOf(server, tenant).register("poison-worked");
+}
+
 const reporting = (
   name: string,
   table: PoisonTable,
@@ -138,10 +143,7 @@ const reporting = (
   name,
   combiner: "runs.settle",
   table,
-  async open(server, tenant) {
-    await register(server, tenant, { id: "poison-worked" });
-    await workerOf(server, tenant).register("poison-worked");
-  },
+  open: openWorked,
   async prepare(server, { tenant, poison }) {
     const job = await jobOf(server, tenant);
     return async () => (await workerOf(server, tenant).report(job, body(job, poison))).status;
@@ -173,6 +175,19 @@ const reports: Way[] = [
     left(job, { type: "invoke_function", function_id: `${poison ?? ""}poison-invoked` }),
   ),
 ];
+
+const writes: Way = {
+  name: "output",
+  combiner: "runs.outputs",
+  table: "run_outputs",
+  open: openWorked,
+  async prepare(server, { tenant, poison }) {
+    const { run_id, execution_seq, lease_token } = await jobOf(server, tenant);
+    const fence = { runId: run_id, executionSeq: `${execution_seq}`, leaseToken: lease_token };
+    const body = { ...fence, name: "told", chunks: [{ poison }] };
+    return rpcOf(server, tenant, "SvcService", "WriteRunOutput", body);
+  },
+};
 
 /** Members of groups, one for each item: what it holds is named by its consumer. */
 const members = new Set<TestMember>();
@@ -218,7 +233,7 @@ const puts: Way = {
   },
 };
 
-export const ways: readonly Way[] = [...emitting, ...reports, acks, puts];
+export const ways: readonly Way[] = [...emitting, ...reports, writes, acks, puts];
 
 /** Every combiner that there is; one that no way attacks fails the suite's test. */
 export const combiners: ReadonlySet<string> = new Set(ways.map((way) => way.combiner));

@@ -3,6 +3,7 @@ import { sql } from "../../src/kit/sql.ts";
 import { createClient } from "../../src/sdk/index.ts";
 import type { Store } from "../../src/store/store.ts";
 import { checkAll } from "../support/checkers.ts";
+import { isNight } from "../support/night.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
 import { until } from "../support/until.ts";
 import { clock } from "./load.ts";
@@ -11,7 +12,7 @@ import { type Journal, makeJournal, spawnWorker, stepsRepeated, type WorkerProce
 /** So long that a worker which is alive renews it over any pause. */
 const leaseMs = 4_000;
 
-describe.each(engines)("a worker on %s", (engine) => {
+describe.each(engines.filter((engine) => isNight || engine === "postgres"))("a worker on %s", (engine) => {
   let server: TestServer;
   let store: Store;
   let journal: Journal;

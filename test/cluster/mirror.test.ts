@@ -2,6 +2,7 @@ import { expect, test } from "bun:test";
 import { jetstreamManager } from "@nats-io/jetstream";
 import { connect } from "@nats-io/transport-node";
 import { startNats, startNatsCluster } from "../support/nats.ts";
+import { isNight } from "../support/night.ts";
 import { engines, spawnServer, startTestServer } from "../support/server.ts";
 import { until } from "../support/until.ts";
 import { concurrently } from "./load.ts";
@@ -46,7 +47,7 @@ test("three NATS servers keep three copies, and one of them may go", async () =>
   }
 }, 180_000);
 
-test.each(engines)(
+test.each(engines.filter((engine) => isNight || engine === "postgres"))(
   "a server on %s that is killed while it mirrors tells every event once",
   async (engine) => {
     const nats = await startNats();

@@ -67,6 +67,11 @@ export const leftToNight: readonly Left[] = [
     ],
   },
   {
+    why: "alerts, imports and webhooks that go out, in which the engines cannot differ but in their text: on PostgreSQL by day",
+    engine: "libsql",
+    files: ["alerts", "import", "webhook-endpoints"].map((name) => `operations/${name}`),
+  },
+  {
     why: "how much starts read at once, by one text of SQL: on libSQL by day",
     engine: "postgres",
     files: ["operations/large-starts"],
@@ -112,7 +117,10 @@ export const leftToNight: readonly Left[] = [
   },
   {
     why: "the same promises as elsewhere by day, played once more in another form",
-    files: ["cluster/failover-times", "dashboard/executable", "fault/demo", "fault/disk-full-times"],
+    files: [
+      ...["cluster/failover-times", "cluster/standby", "dashboard/executable"],
+      ...["fault/demo", "fault/disk-full-times", "fault/sagas"],
+    ],
   },
 ];
 

@@ -85,7 +85,8 @@ async function storeAll(session: Session, writes: readonly OutputWrite[], now: I
 export function openOutputWrites(deps: OutputWritesDeps): Combiner<OutputWrite, void> {
   const { clock, watch, onWritten } = deps;
   return flushQueue<OutputWrite, void>({
-    ...{ name: "runs.outputs", clock, watch, paceMs: outputFlushMs },
+    name: "runs.outputs",
+    ...{ clock, watch, paceMs: outputFlushMs },
     environmentOf: ({ environmentId }) => environmentId,
     keyOf: ({ runId }) => runId,
     weigh: ({ chunks }) => 1 + chunks.reduce((sum, { length }) => sum + length, 0) / weightChars,
