@@ -50,7 +50,7 @@ test("the processors are filled with what computes and what waits, and what is a
   const given = [
     batch("busy", 9, 1.5),
     batch("alone", 8, 1),
-    batch("also busy", 7, 1.15),
+    batch("also busy", 7, 1),
     batch("idle", 5, 0.4),
   ];
   const events: string[] = [];
