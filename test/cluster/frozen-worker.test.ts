@@ -7,7 +7,14 @@ import { isNight } from "../support/night.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
 import { until } from "../support/until.ts";
 import { clock } from "./load.ts";
-import { type Journal, makeJournal, spawnWorker, stepsRepeated, type WorkerProcess } from "./workers.ts";
+import {
+  endWork,
+  type Journal,
+  makeJournal,
+  spawnWorker,
+  stepsRepeated,
+  type WorkerProcess,
+} from "./workers.ts";
 
 /** So long that a worker which is alive renews it over any pause. */
 const leaseMs = 4_000;
@@ -23,11 +30,7 @@ describe.each(engines.filter((engine) => isNight || engine === "postgres"))("a w
     store = server.running.domain.store;
     journal = await makeJournal();
   }, 120_000);
-  afterAll(async () => {
-    await Promise.all(workers.map((worker) => worker.kill9()));
-    await server?.stop();
-    await journal?.remove();
-  }, 120_000);
+  afterAll(() => endWork({ workers, server, journal }), 120_000);
 
   const startWorker = async (name: string) => {
     const worker = await spawnWorker(

@@ -5,7 +5,14 @@ import { isNight } from "../support/night.ts";
 import { engines, type SpawnedServer, spawnServer } from "../support/server.ts";
 import { until } from "../support/until.ts";
 import { clock, concurrently, emitUntilAcked, storeOf } from "./load.ts";
-import { type Journal, makeJournal, spawnWorker, stepsRepeated, type WorkerProcess } from "./workers.ts";
+import {
+  endWork,
+  type Journal,
+  makeJournal,
+  spawnWorker,
+  stepsRepeated,
+  type WorkerProcess,
+} from "./workers.ts";
 
 const emits = 600;
 /** Of so many of them. */
@@ -49,11 +56,7 @@ describe.each(engines.filter((engine) => isNight || engine === "postgres"))(
       journal = await makeJournal();
       await Promise.all(["first", "second"].map(addWorker));
     }, 120_000);
-    afterAll(async () => {
-      await Promise.all(workers.map((worker) => worker.kill9()));
-      await server?.stop();
-      await journal?.remove();
-    }, 120_000);
+    afterAll(() => endWork({ workers, server, journal }), 120_000);
 
     test("has every acked emit once with its one run, and every run completes with no stored step repeated", async () => {
       const acked: AckedEmit[] = [];

@@ -105,6 +105,20 @@ export async function spawnWorker(
   };
 }
 
+interface Work {
+  workers: readonly Pick<WorkerProcess, "kill9">[];
+  /** Undefined where it did not start. */
+  server: { stop(): Promise<unknown> } | undefined;
+  journal: Pick<Journal, "remove"> | undefined;
+}
+
+/** Ends what a test of workers began: the workers first, so that none asks a server that is gone. */
+export async function endWork({ workers, server, journal }: Work): Promise<void> {
+  await Promise.all(workers.map((worker) => worker.kill9()));
+  await server?.stop();
+  await journal?.remove();
+}
+
 /** Steps that were begun although the server had said before that they are stored. */
 export function stepsRepeated(lines: readonly string[][]): string[] {
   const stored = new Set<string>();

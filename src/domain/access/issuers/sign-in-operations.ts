@@ -49,7 +49,10 @@ const noStore = { "Cache-Control": "no-store" };
 /** What a browser says of itself besides the query. */
 const sentBy = ({ headers }: RestRequest) => ({ host: headers.get("host") ?? "" });
 const host = described(text, "Header `Host`: what the redirect URI names.");
-/** Whose page may lead a browser to a sign-in: ours, or nobody's, where a person typed the address. */
+/**
+ * Values of `Sec-Fetch-Site` with which a browser may begin a sign-in. A page of this server sends the first
+ * one; a browser whose person typed the address sends `none`.
+ */
 const ownSites: readonly string[] = ["same-origin", "none"];
 const site = Type.Optional(
   described(text, "Header `Sec-Fetch-Site`: whose page leads there, as the browser says."),

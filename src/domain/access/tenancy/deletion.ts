@@ -93,8 +93,8 @@ export function openDeletion(deps: DeletionDeps) {
     /** The hint of another node that it deleted some. */
     onDeletedElsewhere: notice,
     /**
-     * Whether it was deleted a moment ago, and this node has not taken notice: its frame is on its way, and
-     * whoever listens there hears of that first.
+     * Whether the environment was deleted a moment ago and this node has not noticed it yet. The frame of the
+     * deletion is then on its way: subscribers get it before their connections end.
      */
     async isGoing(id: string): Promise<boolean> {
       if (noticed.has(id)) return false;

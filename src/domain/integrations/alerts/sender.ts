@@ -10,7 +10,10 @@ import { hashOf, lineOf, type RuleTarget } from "./rules.ts";
 import { openTargets } from "./targets.ts";
 import { type AlertMessage, openTell, type TellDeps, type UntakenMessage } from "./tell.ts";
 
-/** Between two looks, times what the last one took; at most so long: it may have met a store that stood. */
+/**
+ * The pause behind a look is this many times as long as the look took, and at most `looksApartMsMax`: one
+ * look at a store that stands still puts off no other for long.
+ */
 const looksApart = 10;
 const looksApartMsMax = 2_000;
 

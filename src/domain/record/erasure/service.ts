@@ -141,7 +141,7 @@ interface Deleting extends DeletedRuns {
   signal: AbortSignal;
 }
 
-/** A call ends after about so long, on a busy store with less than was asked for: callers wait no longer. */
+/** A call of `DeleteRuns` ends after about this time, even with less deleted than was asked for. */
 const deletionMsMax = 15_000;
 
 /**
