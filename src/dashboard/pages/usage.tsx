@@ -81,7 +81,7 @@ export function UsagePage() {
     <Page
       title="Usage"
       about="What this environment used, up to a minute late"
-      actions={value && <Button text="Save as CSV" onClick={() => saved(value)} />}
+      actions={value && <Button text="Download as CSV" onClick={() => saved(value)} />}
     >
       <Tabs
         label="Counted by"
