@@ -206,6 +206,22 @@ function startRunner(runnerId: string, world: FoldWorld, chance: Chance): Proces
       }
   }
 
+  /** What was stored before the poll is not delivered by it. */
+  async function polled(poll: object): Promise<Delivered> {
+    const { plain, folds } = world;
+    const stored = await plain.all<{ generation: number; partition_key: string; last_position: number }>(
+      sql`SELECT generation, partition_key, last_position FROM projection_states WHERE name = ${foldName}`,
+    );
+    const given = (await call("projections.poll", poll)) as Delivered;
+    if (folds.isRebuiltInPlace) return given;
+    const lasts = new Map(stored.map((one) => [`${one.generation} ${one.partition_key}`, one.last_position]));
+    for (const { partition, position } of given.events) {
+      const last = lasts.get(`${given.generation.generation} ${partition}`) ?? 0;
+      if (position <= last) folds.faults.push(`${partition} got ${position} again behind ${last}`);
+    }
+    return given;
+  }
+
   async function take({ state: standing, generation, events }: Delivered): Promise<void> {
     if (standing !== "given" || events.length === 0) return;
     const own = { name: foldName, runnerId, fence: generation.fence, generation: generation.generation };
@@ -213,7 +229,10 @@ function startRunner(runnerId: string, world: FoldWorld, chance: Chance): Proces
     for (const partition of new Set(events.map((event) => event.partition))) {
       const read = { name: foldName, partition, generation: generation.generation };
       const { state } = (await call("projections.get", read)) as ReadProjection;
-      const mine = events.filter((event) => event.partition === partition);
+      // Another process of its name, frozen or not, may have saved since the poll.
+      const last = state?.last_position ?? 0;
+      const mine = events.filter((event) => event.partition === partition && event.position > last);
+      if (mine.length === 0) continue;
       const folded = mine.reduce(
         (before, { id }) => fold(before, id),
         state ? (JSON.parse(state.state!) as FoldState) : begin,
@@ -222,6 +241,7 @@ function startRunner(runnerId: string, world: FoldWorld, chance: Chance): Proces
       states.push({ partitionKey: partition, state: folded, lastEventId, lastEventSeq });
     }
     await pause(chance.between(0, 200));
+    if (states.length === 0) return;
     if (chance.happens(0.5)) await save({ ...own, states });
     else
       for (const one of states.reverse()) {
@@ -235,11 +255,10 @@ function startRunner(runnerId: string, world: FoldWorld, chance: Chance): Proces
     for (;;)
       try {
         const poll = { name: foldName, runnerId, batchSize: chance.between(1, 12) };
-        const given = (await call("projections.poll", poll)) as Delivered;
+        const given = await polled(poll);
         await take(given);
         const building = given.held.generations.at(-1)?.generation ?? 0;
-        if (building > given.held.generation)
-          await take((await call("projections.poll", { ...poll, generation: building })) as Delivered);
+        if (building > given.held.generation) await take(await polled({ ...poll, generation: building }));
         if (given.events.length === 0) await pause(chance.between(100, 1_000));
       } catch {
         await pause(chance.between(100, 1_000));

@@ -9,18 +9,21 @@ const fence: Plant = (store, plain) => ({
   ...store,
   async flush(flush, input) {
     if (flush.name !== "runs.settle") return store.flush(flush, input);
-    const { now, changes: settlements } = input as unknown as CommitReportsInput;
+    const { changes, ...more } = input as unknown as CommitReportsInput;
     const held = await plain.all<{ run_id: string; execution_seq: number; lease_hash: string | null }>(
       sql`SELECT run_id, execution_seq, lease_hash FROM executions JOIN ${plain.seams.rowsFrom("wanted", {
-        id: column.text(settlements.map((one) => one.runId)),
+        id: column.text(changes.map((one) => one.runId)),
       })} ON wanted.id = executions.run_id`,
     );
     const rows = new Map(held.map((row) => [row.run_id, row]));
-    const opened = settlements.map((one) => {
-      const row = rows.get(one.runId);
-      return row ? { ...one, executionSeq: row.execution_seq, leaseHash: row.lease_hash ?? "" } : one;
-    });
-    return store.flush(flush, { now, settlements: opened } as never);
+    const opened: CommitReportsInput = {
+      ...more,
+      changes: changes.map((one) => {
+        const row = rows.get(one.runId);
+        return row ? { ...one, executionSeq: row.execution_seq, leaseHash: row.lease_hash ?? "" } : one;
+      }),
+    };
+    return store.flush(flush, opened as typeof input);
   },
 });
 

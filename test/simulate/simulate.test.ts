@@ -10,8 +10,13 @@ const seeds = (count: number, from = begin) =>
   Array.from({ length: count }, (_, place) => String(from + place));
 const worlds = isSoak ? 100 : isNight ? 25 : 10;
 const plantedWorlds = isSoak ? 500 : 100;
+/** By which words these two show; a plant that only breaks its world would be found, too. */
+const shownBy: Record<string, RegExp> = {
+  fence: /reported behind|ran again/,
+  folded: /again behind|its log comes to/,
+};
 /** Seeds of worlds in which a planted bug that shows seldom does so: where a search of few worlds begins. */
-const plantedBegin: Record<string, number> = { fence: 171, timer: 41, cursor: 6, folded: 504 };
+const plantedBegin: Record<string, number> = { fence: 21, timer: 41, cursor: 6, folded: 29 };
 
 test(`every promise holds in ${worlds} worlds`, async () => {
   const wrong: string[] = [];
@@ -50,7 +55,7 @@ for (const [name, plant] of Object.entries(plants).filter(
     for (const seed of seeds(plantedWorlds, isSoak ? begin : plantedBegin[name])) {
       const features = { ...everything, folds: plantsOfFolds.has(name) };
       const { faults } = await simulate({ seed, features, plant });
-      if (faults.length > 0) return;
+      if (faults.some((fault) => shownBy[name]?.test(fault) ?? true)) return;
     }
     throw new Error("not found");
   }, 1_200_000);

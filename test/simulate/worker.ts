@@ -30,6 +30,10 @@ export interface WorkerWorld {
   mayRepeat: Set<string>;
   /** The server said that it has the step. */
   stored(runId: string, stepId: string): void;
+  /** A worker got this execution of the run; answers which one was given last so far. */
+  newest(runId: string, given?: number): number;
+  /** A report of this execution was taken, when another one had been given before it was sent. */
+  outdated(runId: string, executionSeq: number): void;
 }
 
 /** A call that a dead node never answers. */
@@ -116,6 +120,7 @@ export function startWorker(id: string, world: WorkerWorld, chance: Chance, leas
         isUnsure = false;
         for (const job of jobs) {
           held.set(job.jobId, job);
+          world.newest(job.runId, job.executionSeq);
           leasedAt.set(job.jobId, askedAt);
           void handle(job).finally(() => held.delete(job.jobId));
         }
@@ -172,6 +177,8 @@ export function startWorker(id: string, world: WorkerWorld, chance: Chance, leas
   ): Promise<boolean> {
     for (let tries = 0; tries < 8; tries++) {
       try {
+        await process.awake();
+        const isOutdated = tries === 0 && world.newest(job.runId) > job.executionSeq;
         await call(({ engine }) =>
           engine.workers.report(environmentId, id, job.jobId, {
             ...report,
@@ -179,6 +186,7 @@ export function startWorker(id: string, world: WorkerWorld, chance: Chance, leas
             lease_token: job.leaseToken,
           }),
         );
+        if (isOutdated) world.outdated(job.runId, job.executionSeq);
         for (const step of report.steps ?? [])
           if (step.status === "completed") world.stored(job.runId, step.id);
         return true;

@@ -140,6 +140,7 @@ export async function simulate({ seed, features, plant, say }: SimulationOptions
 
   // Workers.
   const done = new Map<string, boolean>();
+  const executions = new Map<string, number>();
   const world: WorkerWorld = {
     time,
     environmentId,
@@ -155,6 +156,14 @@ export async function simulate({ seed, features, plant, say }: SimulationOptions
     },
     stored(runId, stepId) {
       done.set(`${runId} ${stepId}`, true);
+    },
+    newest(runId, given = 0) {
+      const newest = Math.max(given, executions.get(runId) ?? 0);
+      executions.set(runId, newest);
+      return newest;
+    },
+    outdated(runId, executionSeq) {
+      faults.push(`execution ${executionSeq} of ${runId} reported behind ${executions.get(runId)}`);
     },
   };
   const workers: ProcessTime[] = [];
