@@ -70,9 +70,9 @@ export class CombineLane<Item, Result> {
   }
 
   /** Notes that a flush of `size` items begins at `now`. */
-  began(now: number, size: number): void {
+  began(now: number, size: number, weight: number): void {
     this.isFlushing = true;
-    this.#pace.began(now, size);
+    this.#pace.began(now, size, weight);
   }
 
   ended(now: number, isHeavy = false): void {

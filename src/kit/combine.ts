@@ -191,8 +191,9 @@ class Flushes<Item, Result> {
     const apart = this.#apart;
     const { itemsMax, weightMax = itemsMax } = this.#options;
     const entries = lane.takeNext(itemsMax, weightMax);
-    this.count.waiting -= weightOf(entries);
-    lane.began(this.#now(), entries.length);
+    const weight = weightOf(entries);
+    this.count.waiting -= weight;
+    lane.began(this.#now(), entries.length, weight);
     if (lane.group !== undefined) apart!.began();
     this.#unsettled++;
     let isFree = false;

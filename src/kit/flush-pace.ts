@@ -24,7 +24,7 @@ const crowdShare = 0.5;
  */
 export class FlushPace {
   #beganAt = Number.NEGATIVE_INFINITY;
-  /** Callers of the last `rateMs`, the older ones counted for less. */
+  /** Callers of the last `rateMs`, the older ones counted for less; of batches their weight. */
   #callers = 0;
   #tookMs = 0;
   #size = 0;
@@ -32,9 +32,9 @@ export class FlushPace {
   /** How many callers were in each of the last flushes or waited for its end. */
   readonly #peaks: number[] = [];
 
-  /** A flush of `size` callers begins at `now`. */
-  began(now: number, size: number): void {
-    this.#callers = this.#callers * Math.exp((this.#beganAt - now) / rateMs) + size;
+  /** A flush of `size` callers begins at `now`; with much to write, they count for as many as its weight. */
+  began(now: number, size: number, weight = size): void {
+    this.#callers = this.#callers * Math.exp((this.#beganAt - now) / rateMs) + Math.max(size, weight);
     this.#beganAt = now;
     this.#size = size;
   }

@@ -137,11 +137,11 @@ describe("the pace of flushes", () => {
   });
 
   test("of heavy flushes for a crowd each waits for a half of it, and of few callers for all", () => {
-    const halfIsEnough = (crowd: number, isHeavy: boolean) => {
+    const halfIsEnough = (crowd: number, isHeavy: boolean, weight = crowd) => {
       const pace = new FlushPace();
       let now = 0;
       for (let round = 0; round < 20; round++) {
-        pace.began(now, crowd);
+        pace.began(now, crowd, weight);
         now += flushMsOf(crowd);
         pace.ended(now, 0, isHeavy);
         now += 1;
@@ -151,6 +151,9 @@ describe("the pace of flushes", () => {
     expect(halfIsEnough(64, true)).toBe(true);
     expect(halfIsEnough(64, false)).toBe(false);
     expect(halfIsEnough(16, true)).toBe(false);
+    // A few with much to write are a crowd, too: batches of a hundred.
+    expect(halfIsEnough(8, true, 800)).toBe(true);
+    expect(halfIsEnough(8, false, 800)).toBe(false);
   });
 
   test("it does not swing: a steady load has steady flushes, at every rate", () => {

@@ -48,6 +48,8 @@ export interface EmitQueueDeps extends Omit<HandOverDeps, "dispatcher">, Omit<Pr
  * other sooner, and batches of a hundred that each had a flush of their own cost a commit each.
  */
 const flushEventsMax = 512;
+/** So many events take the store as long as they take this process. */
+const heavyEvents = 256;
 
 /** Emits of all callers, brought together into flushes. */
 export function openEmitQueue(deps: EmitQueueDeps) {
@@ -105,7 +107,8 @@ export function openEmitQueue(deps: EmitQueueDeps) {
         }
         const { written: events } = claims;
         // A run is rows of three more tables. libSQL shares this process: nothing runs beside it.
-        committed(store.engine === "postgres" && events.some(({ runs }) => runs.length > 0));
+        const isHeavy = events.length >= heavyEvents || events.some(({ runs }) => runs.length > 0);
+        committed(store.engine === "postgres" && isHeavy);
         dropUnwritten(ofUnit, events);
         emitted.add(logged.length);
         const marked = events.reduce((sum, { schema }) => sum + (schema?.breach ? 1 : 0), 0);
