@@ -1,6 +1,6 @@
 import type { Hold } from "../bus/bus.ts";
 import { nameKeptMs } from "../kit/limits.ts";
-import { sql } from "../kit/sql.ts";
+import { column, sql } from "../kit/sql.ts";
 import type { Basics, Session, Store } from "../store/store.ts";
 import { clockUncertaintyMsMax } from "./time-base.ts";
 
@@ -41,6 +41,18 @@ export function leadership(deps: LeadershipDeps) {
 
   const nameOf = (duty: string) => `duty.${duty}`;
 
+  /** Answers the duties whose leases go on. */
+  async function renewFree(held: readonly string[]): Promise<ReadonlySet<string>> {
+    if (held.length === 0) return new Set();
+    const askedAt = clock.elapsed();
+    const own = held.map((duty) => ({ duty, epoch: terms.get(duty)!.epoch }));
+    const kept = await store.write((session) =>
+      prolongFree(session, { nodeId, own, until: clock.now() + leaseMs }),
+    );
+    for (const { duty, epoch } of kept) terms.set(duty, { epoch, until: askedAt + leaseMs });
+    return new Set(kept.map(({ duty }) => duty));
+  }
+
   async function renew(duty: string, { epoch }: LeadershipTerm): Promise<boolean> {
     const askedAt = clock.elapsed();
     const kept = await store.write((session) =>
@@ -77,11 +89,16 @@ export function leadership(deps: LeadershipDeps) {
     log.info("cluster.leads_no_more", { duty, epoch: reign.epoch });
   }
 
-  async function campaign(duty: string): Promise<void> {
-    if (deps.uncertaintyMs() > clockUncertaintyMsMax) return leave(duty);
-    const vote = await bus.hold(nameOf(duty));
-    if (resigned) return;
-    if (vote === "theirs") return leave(duty);
+  /** Whether this node stands for the duty; if not, it gives it up. */
+  async function stands(duty: string): Promise<boolean> {
+    const isSure = deps.uncertaintyMs() <= clockUncertaintyMsMax;
+    const vote = isSure ? await bus.hold(nameOf(duty)) : "theirs";
+    if (resigned) return false;
+    if (vote === "theirs") await leave(duty);
+    return vote !== "theirs";
+  }
+
+  async function keepOrClaim(duty: string): Promise<void> {
     const reign = terms.get(duty);
     if (reign && (await renew(duty, reign))) return;
     if (reign) {
@@ -103,8 +120,13 @@ export function leadership(deps: LeadershipDeps) {
     /** The tick of loop `cluster.lead`: stands for every duty, keeps what this node leads. */
     async campaignOnce() {
       if (resigned) return;
-      const results = await Promise.allSettled(duties.map(campaign));
-      const failed = results.find((result) => result.status === "rejected");
+      const votes = await Promise.allSettled(duties.map(stands));
+      const standing = duties.filter((_, at) => votes[at]!.status === "fulfilled" && votes[at]!.value);
+      const kept = await renewFree(standing.filter((duty) => terms.has(duty)));
+      const rest = standing.filter((duty) => !kept.has(duty));
+      const failed = [...votes, ...(await Promise.allSettled(rest.map(keepOrClaim)))].find(
+        (result) => result.status === "rejected",
+      );
       if (failed) throw failed.reason;
     },
 
@@ -124,6 +146,22 @@ export function leadership(deps: LeadershipDeps) {
       store.all<LeaderRow>(sql`SELECT duty, epoch, node_id, lease_until FROM leaders ORDER BY duty`),
   };
 }
+
+/**
+ * Prolongs these leases in one statement, and answers which. A row that a write of its leader holds is left
+ * out: the others must not wait for it.
+ */
+const prolongFree = (
+  { seams, all }: Session,
+  { nodeId, own, until }: { nodeId: string; own: readonly { duty: string; epoch: number }[]; until: number },
+): Promise<{ duty: string; epoch: number }[]> =>
+  all(sql`UPDATE leaders SET lease_until = ${until}
+    WHERE duty IN (SELECT l.duty FROM leaders l WHERE l.node_id = ${nodeId}
+      AND (l.duty, l.epoch) IN (SELECT i.duty, i.epoch FROM ${seams.rowsFrom("i", {
+        duty: column.text(own.map((one) => one.duty)),
+        epoch: column.bigint(own.map((one) => one.epoch)),
+      })}) ${seams.skipLocked})
+    RETURNING duty, epoch`);
 
 /** Thrown when a leader that was deposed meanwhile tries to write; nothing is written. */
 export class Deposed extends Error {

@@ -9,6 +9,7 @@ import { Deposed, type Leadership, leadership, writeAsLeader } from "../../src/n
 import { openStore } from "../../src/store/open.ts";
 import type { Store } from "../../src/store/store.ts";
 import { sharedPostgres } from "../support/postgres.ts";
+import { until } from "../support/until.ts";
 
 /** Two nodes over one PostgreSQL, with a clock that only the test moves. */
 interface Node {
@@ -39,7 +40,7 @@ describe("leadership", () => {
   });
   afterAll(() => store.close());
 
-  const house = (nodes: number): Node[] => {
+  const house = (nodes: number, more: readonly string[] = []): Node[] => {
     duty = `duty-${++count}`;
     const hub = localNetwork();
     return Array.from({ length: nodes }, (_, at) => {
@@ -54,7 +55,7 @@ describe("leadership", () => {
           clock,
           log: silentLog,
           nodeId,
-          duties: [duty],
+          duties: [duty, ...more],
           uncertaintyMs: () => node.uncertaintyMs,
           bus: {
             hold: async (name): Promise<Hold> => (node.away ? "unreachable" : bus.hold(name)),
@@ -162,6 +163,28 @@ describe("leadership", () => {
     expect(await store.all(sql`SELECT epoch FROM written`)).toEqual([{ epoch: 1 }]);
     const late = writeAsLeader(store, duty, 1, async () => {});
     expect(await late.catch((error: unknown) => error)).toBeInstanceOf(Deposed);
+  });
+
+  test("a duty whose row a write holds keeps no other from its renewal", async () => {
+    const beside = [1, 2, 3].map((n) => `beside-${n}`);
+    const [a] = house(1, beside) as [Node];
+    await round(a);
+    const leases = async () => {
+      const rows = await a.lead.leaders();
+      return beside.map((name) => rows.find((row) => row.duty === name)!.lease_until);
+    };
+    const before = await leases();
+    let keeping: Promise<void> = Promise.resolve();
+    await writeAsLeader(store, duty, 1, async () => {
+      keeping = a.lead.campaignOnce();
+      await until(async () => (await leases()).every((at, place) => at > before[place]!), {
+        about: "the other leases",
+      });
+    });
+    await keeping;
+    expect(epochs(a)).toEqual([1]);
+    await clock.advance(2_500);
+    expect([duty, ...beside].map(a.lead.epochOf)).toEqual([1, 1, 1, 1]);
   });
 
   test("nobody takes over in the middle of a leader's transaction", async () => {
