@@ -68,7 +68,9 @@ export function openOutwardCaller({ clock, guard, resolve = resolveAll }: Outwar
     const [first] = addresses;
     if (first === undefined) throw new TransportFailure("the host's name cannot be resolved");
     if (!addresses.every((address) => guard.allows(address)))
-      throw new TransportFailure("the host's address is in a network that must not be called");
+      throw new TransportFailure(
+        "the host's address is in a network that must not be called (see SVC_PUSH_ALLOW_PRIVATE)",
+      );
     return first;
   }
 

@@ -16,7 +16,7 @@ export const engineSettings = {
     parse: networks,
     fallback: undefined as readonly string[] | "all" | undefined,
     about:
-      "Private networks in which push and webhook endpoints may be called, or true for all; without it only public addresses are. --dev allows loopback.",
+      "Private networks in which push endpoints, webhooks, tools, alerts and providers of sign-in may be called, or true for all; without it only public addresses are. --dev allows loopback.",
   }),
   outwardCallsMax: setting({
     env: "BUN_CONFIG_MAX_HTTP_REQUESTS",

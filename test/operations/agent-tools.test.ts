@@ -229,7 +229,7 @@ describe.each(engines)("tools of agents on %s", (engine) => {
       await register(agent, [{ name: "t" }], { callbackUrl: url });
       expect((await outcome(`${agent}.t`)).error).toEqual({
         code: "CALLBACK_FAILED",
-        message: "the host's address is in a network that must not be called",
+        message: "the host's address is in a network that must not be called (see SVC_PUSH_ALLOW_PRIVATE)",
       });
     }
   });
