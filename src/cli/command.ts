@@ -1,10 +1,11 @@
 import { Argument, type Command, Option } from "commander";
+import { SvcError } from "../sdk/index.ts";
 import { bytesOf, call, framesOf, type Input, messagesOf } from "./call.ts";
 import { commonFlags } from "./common-flags.ts";
 import { type ConnectionFlags, connect, type ServerLink, targetOf } from "./connection.ts";
 import { addField, fileText, inputOf, isSecret, parsedJson } from "./fields.ts";
 import { type Io, refused, usage } from "./io.ts";
-import { watchMsDefault } from "./limits.ts";
+import { listedMax, watchMsDefault } from "./limits.ts";
 import { type CataloguedOperation, flagOf, type OperationField, operationNamed } from "./operations.ts";
 import { whileWaiting } from "./progress.ts";
 import { clearScreen, itemsOf, type OutputForm, type Shown, shown } from "./show.ts";
@@ -49,6 +50,8 @@ export interface PlainCommand {
   operation: string;
   /** Fields that are written without a flag, in this order; one with `?` at its end may be left out. */
   takes?: readonly string[];
+  /** The list in which its first word is looked up by name where it is no id. */
+  byName?: string;
   /** Flags of other names than their field. */
   flags?: Readonly<Record<string, string>>;
   /** Fields that the command decides. */
@@ -184,7 +187,7 @@ export async function askAndShow(
     return;
   }
   const items = shows.items ?? operation.items;
-  const textOf = (answer: unknown) => shown(answer, form, { io, columns: shows.columns, items });
+  const textOf = (answer: unknown) => shown(answer, form, { ...shows, io, items });
   const look = async () => {
     const pages: unknown[] = [];
     for await (const page of pagesOf(asking, operation, input)) pages.push(page);
@@ -228,6 +231,26 @@ function takenBy({ operation, takes = [] }: PlainCommand, fields: readonly Opera
     if (!field) throw new Error(`${operation} takes no ${name}: ${fields.map((one) => one.name).join(", ")}`);
     return { field, mayLack: text.endsWith("?") };
   });
+}
+
+/** How ids begin, as the words about their field say it. */
+const prefixesIn = (about: string): string[] => about.match(/[a-z]+_(?=…)/g) ?? [];
+
+/** The id of what has this name in a list; the word itself where it is an id, or nothing has that name. */
+async function idOf(asking: Asking, list: string, { about }: OperationField, word: string): Promise<string> {
+  if (prefixesIn(about).some((prefix) => word.startsWith(prefix))) return word;
+  const { fields, items } = operationNamed(list);
+  const whole = fields.some(({ name }) => name === "limit") ? { limit: listedMax } : {};
+  // Who may not list them is told by the command itself what is wrong with the word.
+  const answer = await ask(asking, list, whole).catch(() => []);
+  const named = ((itemsOf(answer, items) ?? []) as { id: string; name?: string; email?: string }[]).filter(
+    ({ name, email }) => name === word || email === word,
+  );
+  if (named.length > 1)
+    throw usage(
+      `${word} is the name of ${named.length}: say which by its id, ${named.map(({ id }) => id).join(", ")}`,
+    );
+  return named[0]?.id ?? word;
 }
 
 /** A command that is one call: its flags are the fields of the operation. */
@@ -293,10 +316,26 @@ export function addPlain(group: Command, plain: PlainCommand, io: Io): Command {
     if (missing) throw usage(`--${flagNames.get(missing)} is needed: ${missing.about}`);
     const asking = askingOf(io, options);
     if (confirms !== undefined) await confirm(question(confirms, input), options, io);
-    if (plain.does) await plain.does(asking, input, options);
-    else await askAndShow(asking, operation, input, shows);
+    const first = taken[0]?.field;
+    if (plain.byName && first)
+      input[first.name] = await idOf(asking, plain.byName, first, String(input[first.name]));
+    try {
+      if (plain.does) await plain.does(asking, input, options);
+      else await askAndShow(asking, operation, input, shows);
+    } catch (error) {
+      throw namedByFlag(error, flagNames);
+    }
   });
   return command;
+}
+
+/** A refusal names a field, and who typed the command knows its flag. */
+function namedByFlag(error: unknown, flagNames: ReadonlyMap<OperationField, string>): unknown {
+  if (!(error instanceof SvcError)) return error;
+  const [name = ""] = /^\w+(?=[^:\s]*: )/.exec(error.message) ?? [];
+  const flag = [...flagNames].find(([field]) => flagOf(field.name) === flagOf(name))?.[1];
+  if (flag !== undefined) error.message = `--${flag}${error.message.slice(name.length)}`;
+  return error;
 }
 
 const camel = (flag: string): string =>

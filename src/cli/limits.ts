@@ -5,6 +5,8 @@ export const importBytesMax = 1024 * 1024;
 export const importLineBytesMax = 64 * 1024 * 1024;
 export const importEnvironmentsMax = 1_000;
 export const importToldEveryLines = 100_000;
+/** Things of a list that are looked through for a name. */
+export const listedMax = 200;
 /** How often `--watch` looks. */
 export const watchMsDefault = 2_000;
 /** How long `emit --wait` and `invoke` wait for runs. */

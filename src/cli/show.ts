@@ -1,4 +1,5 @@
 import { shownText } from "../kit/shown-text.ts";
+import { pauseWords } from "../sdk/wire/pause-words.ts";
 import type { Io } from "./io.ts";
 
 /** As people chose it by `--json` and `--jsonl`. */
@@ -71,6 +72,7 @@ const busyWords = new Set([
   "paused",
   "retrying",
   "waiting_for_capacity",
+  ...Object.values(pauseWords),
 ]);
 
 function coloured(text: string, shown: string, paint: Paint): string {
@@ -191,6 +193,8 @@ export interface Shown {
   columns?: readonly string[] | undefined;
   /** The answer's field with the list; empty: the answer is no list. */
   items?: string | undefined;
+  /** What a table shows of an item, where that is not the item as it is. */
+  row?: (item: TableRow) => TableRow;
   /** How far it is what the answer is about, while it is watched; undefined where that is not known. */
   bar?: (answer: unknown) => string | undefined;
 }
@@ -200,12 +204,16 @@ const withList = (answer: unknown, items: string | undefined): unknown =>
   items && isRow(answer) ? { [items]: [], ...answer } : answer;
 
 /** An answer in the form that was asked for. */
-export function shown(answer: unknown, form: OutputForm, { io, columns, items }: Shown & { io: Io }): string {
+export function shown(
+  answer: unknown,
+  form: OutputForm,
+  { io, columns, items, row = (item) => item }: Shown & { io: Io },
+): string {
   if (form === "json") return `${JSON.stringify(withList(answer ?? {}, items), null, 2)}\n`;
   const list = items === "" ? undefined : itemsOf(answer, items);
   if (form === "jsonl") return (list ?? [answer ?? {}]).map((one) => `${JSON.stringify(one)}\n`).join("");
   const paint = paintOf(io);
-  if (list) return tableOf(list.map(asRow), { columns, io, paint });
+  if (list) return tableOf(list.map(asRow).map(row), { columns, io, paint });
   if (answer === undefined) return `${paint.good("done")}\n`;
   return detailsOf(asRow(answer), { io, paint });
 }

@@ -22,6 +22,7 @@ import { SignIn } from "./pages/sign-in.tsx";
 import { isOffered, offeredPages, type PageEntry, pageAt } from "./pages.tsx";
 import { Help } from "./shell/help.tsx";
 import { Impersonation } from "./shell/impersonation.tsx";
+import { OldReads } from "./shell/old-reads.tsx";
 import { Palette } from "./shell/palette.tsx";
 import { Sidebar, TopBar } from "./shell/shell.tsx";
 import { ToastList } from "./shell/toast-list.tsx";
@@ -138,6 +139,7 @@ function Signed() {
       <Impersonation />
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls, and a page may have nothing else to focus */}
       <main id="content" tabIndex={0} aria-busy={firstReads.value > 0}>
+        <OldReads />
         <Guard key={pageKey.value}>
           <Shown entry={entry} />
         </Guard>

@@ -116,9 +116,9 @@ for (const line of sameWords.trim().split("\n")) {
 /** The words of who asks, each with those that mean the same: `fan out` is `fanout`. */
 function askedWords(asked: string): { words: string[]; ofWord: Map<string, Set<string>> } {
   const plain = plainWordsOf(asked);
-  const all = [...new Set(plain.map(stem))];
-  const telling = all.filter((word) => !stopWords.has(word));
-  const words = telling.length > 0 ? telling : all;
+  const stemsOf = (some: readonly string[]) => [...new Set(some.map(stem))];
+  const telling = stemsOf(plain.filter((word) => !stopWords.has(word)));
+  const words = telling.length > 0 ? telling : stemsOf(plain);
   const ofWord = new Map<string, Set<string>>();
   const add = (term: string, meant: readonly string[]) => {
     for (const one of [term, ...(same.get(term) ?? [])])
@@ -135,7 +135,7 @@ function askedWords(asked: string): { words: string[]; ofWord: Map<string, Set<s
 
 /** Pages to look things up in have every word somewhere. */
 const weights: Readonly<Record<string, number>> = {
-  ...{ changelog: 0.3, glossary: 0.2, wire: 0.5, reference: 0.6, limits: 0.6, commands: 0.7 },
+  ...{ changelog: 0.3, glossary: 0.5, wire: 0.5, reference: 0.6, limits: 0.6, commands: 0.7 },
   ...{ answers: 0.7, errors: 0.7 },
 };
 const pageOf = ({ href }: IndexRow): string => /^\/docs\/([^#]*)/.exec(href)?.[1] ?? "";

@@ -21,12 +21,13 @@ const wordsOf: Readonly<Record<string, string>> = {
   concepts:
     "architecture guarantees durable execution at least once exactly once delivery consistency ordering how it works event driven",
   functions:
-    "workflow durable function step retry policy sleep wait child parallel versioning deploy code change running determinism replay handler timeout concurrency throttle debounce batch singleton priority cron schedule timezone cancel when event subworkflow one at a time rate limit key nondeterminism queue task job activity",
+    "workflow durable function step retry policy sleep wait child parallel versioning deploy code change running determinism replay handler timeout concurrency throttle debounce batch singleton priority cron schedule timezone cancel when event subworkflow one at a time rate limit key nondeterminism queue task job activity nightly retryable",
   events:
     "emit trigger idempotency deduplicate duplicates delayed future event schema validate upcast versions breaking batch several events late cancel scheduled",
   "streams-projections":
-    "event sourcing aggregate entity append optimistic concurrency locking expected version snapshot read model rebuild sql",
-  "real-time": "websocket subscribe pubsub topics consumer groups browser push live updates notify frontend",
+    "event sourcing aggregate entity append optimistic concurrency locking expected version snapshot read model rebuild sql lag",
+  "real-time":
+    "websocket subscribe pubsub topics consumer groups browser push live updates notify frontend acknowledge",
   webhooks: "incoming outgoing endpoint signature verify stripe github provider dead letter retries",
   state:
     "kv key value store config feature flags secrets compare and swap revision optimistic locking watch changes lock",
@@ -37,7 +38,8 @@ const wordsOf: Readonly<Record<string, string>> = {
   signals: "approval human in the loop mailbox send workflow external callback wait",
   deployments:
     "pin versioning blue green canary rolling deploy worker version build safe to stop dry run replay test ci pinned",
-  recipes: "saga human approval in the loop fan out rate limit per customer report agent examples patterns",
+  recipes:
+    "saga human approval in the loop fan out rate limit per customer report agent examples patterns reduce",
   "coming-from":
     "temporal inngest bullmq kurrent trigger hatchet restate dbos migrate from alternatives comparison equivalent terms signal continue as new",
   "run-failed":
@@ -47,12 +49,12 @@ const wordsOf: Readonly<Record<string, string>> = {
     "users roles api keys policies rbac permissions audit log organizations tenants login sessions password teammate service account ci changed key",
   erasure: "gdpr delete erase personal data right to be forgotten redact purge runs events steps payload old",
   "sign-in":
-    "oidc openid connect sso saml single sign on okta auth0 keycloak entra azure ad google identity provider groups pkce device code break glass back channel logout",
+    "oidc openid connect sso saml single sign on okta auth0 keycloak entra azure ad google identity provider groups pkce device code break glass back channel logout disable",
   cluster:
     "nodes scale horizontally high availability upgrade rolling failover load balancer production deployment",
   traces: "opentelemetry tracing spans otlp observability jaeger datadog",
   tuning:
-    "slow performance latency throughput queue backlog alerts metrics prometheus grafana monitoring benchmark",
+    "slow performance latency throughput queue backlog alerts metrics prometheus grafana monitoring benchmark grows",
   usage:
     "billing cost metering consumption statistics how many runs per day per function charge customers csv month",
   security: "threat model encryption at rest master key rotate keys ssrf tls compliance gdpr isolation",
@@ -61,13 +63,13 @@ const wordsOf: Readonly<Record<string, string>> = {
   sdk: "typescript javascript node sdk options worker client test harness unit mock compensate serve nextjs graceful shutdown drain priority batch cancel when an event arrives secrets logging backfill replay past events types",
   answers:
     "rest api http pagination cursor filters headers rate limit idempotency key read your writes export import data backfill consistency",
-  commands: "cli command line terminal svc profile environment staging production switch doctor tail",
+  commands: "cli command line terminal svc profile environment staging production switch doctor tail mcp",
   reference:
     "settings environment variables configuration behind a reverse proxy trust loops metrics tables port",
   wire: "protocol grpc connect protobuf websocket frames worker in another language rust go python push endpoint",
   runbook:
     "backup restore upgrade downgrade rollback helm kubernetes docker pgbouncer postgres failover drain install production reverse proxy nginx haproxy disaster recovery",
-  glossary: "terms words meaning definition",
+  glossary: "terms words meaning definition terminology",
   changelog: "release notes breaking changes versions new what changed",
 };
 

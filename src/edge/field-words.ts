@@ -28,7 +28,7 @@ export const fieldWords: Readonly<Record<string, string>> = {
   policy_id: "Id of the deny policy (`pol_…`).",
   policy_ids: "Ids of the deny policies that the role gets.",
   project_id: "Id of the project (`proj_…`).",
-  role_ids: "Ids of roles (`role_…`) or names of built-in ones; their grants add up.",
+  role_ids: "Ids of roles (`role_…`), or their names; their grants add up.",
   run_id: "Id of the run (`run_…`).",
   run_ids: "Ids of the runs that were started (`run_…`); empty when no function matched.",
   snapshot_id: "Id of the snapshot (`snap_…`).",

@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { openFinding } from "../../src/docs/finding.ts";
 import { foundIn, madePages } from "../../src/docs/site.ts";
-import { questions, termQuestions } from "./docs-questions.ts";
+import { pageQuestions, questions, termQuestions } from "./docs-questions.ts";
 import { heldQuestions } from "./docs-questions-held.ts";
 
 const find = openFinding(foundIn(madePages()));
@@ -64,4 +64,9 @@ test("what the dashboard links to in the documentation is there", async () => {
 test("of the words of other systems nine in ten have their page first or second", () => {
   const missed = missedOf(termQuestions);
   if (missed.length > termQuestions.length / 10) expect(missed).toEqual([]);
+});
+
+test("of questions that were made up page by page nine in ten have their page first or second", () => {
+  const missed = missedOf(pageQuestions);
+  if (missed.length > pageQuestions.length / 10) expect(missed).toEqual([]);
 });

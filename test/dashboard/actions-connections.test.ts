@@ -179,7 +179,7 @@ describe.each(engines)("what is done with connections in the dashboard on %s", (
         async () => (await rpc("AlertService", "ListAlerts", { state: "resolved" })).alerts?.length === 1,
         { about: "the alert to be resolved" },
       );
-      await on.press("Test…", rule);
+      await on.send({ opens: "Test…", within: rule, sends: "Send" });
       await until(async () => got.some((text) => text.includes("alert.test")), { about: "the test" });
       await on.press("Close", on.page.getByRole("dialog"));
       await on.send({ opens: "Silence…", within: rule, typed: { Hours: "2" }, sends: "Silence" });

@@ -164,4 +164,34 @@ describe.each(engines)("runs in the dashboard on %s", (engine) => {
       await page.context().close();
     });
   });
+
+  test("the filter and the rows say by the same word why a run is paused", async () => {
+    const until = new Date(Date.now() + 600_000).toISOString();
+    const ids: string[] = [];
+    for (const name of ["rests-one", "rests-two"]) {
+      const worker = await functionWithWorker(server, name, `${name}.asked`);
+      ids.push(await emit(server, `${name}.asked`));
+      await worker.leave(await worker.job(), "nap", { type: "sleep", until });
+    }
+    const [held, asleep] = ids;
+    await server.rpc("SvcService", "PauseRun", { runId: held });
+    await inChrome(async (browser) => {
+      const path = "runs?q=rests-&status=paused";
+      const { page, complaints } = await visit(browser, server, { path, session });
+      const row = (id: string | undefined) => page.locator(`[data-run="${id}"]`);
+      const chip = (name: string) => page.getByRole("group").getByRole("button", { name, exact: true });
+      await row(held).getByText("Held").waitFor();
+      await row(asleep).getByText("Sleeping").waitFor();
+      expect(await chip("Held").getAttribute("aria-pressed")).toBe("true");
+      await chip("Sleeping").click();
+      await row(asleep).waitFor({ state: "detached" });
+      await row(held).getByText("Held").waitFor();
+      await chip("Sleeping").click();
+      await chip("Held").click();
+      await row(held).waitFor({ state: "detached" });
+      await row(asleep).getByText("Sleeping").waitFor();
+      expect(complaints).toEqual([]);
+      await page.context().close();
+    });
+  });
 });

@@ -1,4 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import type { Page } from "playwright-core";
+import { breachesOf } from "../support/axe.ts";
 import { inChrome } from "../support/chrome.ts";
 import { openProxy, type TcpProxy } from "../support/proxy.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
@@ -182,6 +184,57 @@ describe.each(engines)("the shell of the dashboard on %s", (engine) => {
       const own = [after, missed, before].map(({ body }) => body.eventId);
       expect(shown.filter((id) => own.includes(id))).toEqual(own);
       expect(new Set(shown).size).toBe(shown.length);
+      await page.context().close();
+    });
+  });
+
+  test("says over a page since when what it shows is old, while reading it again fails", async () => {
+    const session = await sessionOf(server, "viewer");
+    await server.rpc("SvcService", "RegisterFunction", { id: "aged", triggers: [{ event: "aged" }] });
+    await emit(server, "aged");
+    const reads = {
+      overview: "**/api/v1/overview",
+      "runs?function=aged&status=waiting_for_capacity": "**/svc.v1.SvcService/ListRuns",
+      schedules: "**/api/v1/schedules",
+    };
+    await inChrome(async (browser) => {
+      for (const [path, read] of Object.entries(reads)) {
+        const { page, complaints } = await visit(browser, server, { path, session });
+        await page.getByText("Live", { exact: true }).waitFor();
+        await page.locator("main[aria-busy=false]").waitFor();
+        const old = page.getByText(/^What you see was read at \d\d:\d\d:\d\d/);
+        expect(await old.count()).toBe(0);
+        await page.route(read, (route) => route.abort());
+        // What its frames tell makes the page read again.
+        await emit(server, "aged");
+        await server.rpc("SvcService", "CancelRun", { id: await emit(server, "aged") });
+        await old.waitFor();
+        expect(await page.getByRole("status").filter({ has: old }).textContent()).toContain(
+          "Reading it again fails: The server does not answer.",
+        );
+        expect(await page.getByRole("main").getByRole("alert").count()).toBe(0);
+        expect(await breachesOf(page)).toEqual([]);
+        await page.unroute(read);
+        await page.getByRole("status").getByRole("button", { name: "Read again" }).click();
+        await old.waitFor({ state: "detached" });
+        expect(complaints).toEqual([]);
+        await page.context().close();
+      }
+    });
+  }, 300_000);
+
+  test("says it, too, while a read is not answered", async () => {
+    const session = await sessionOf(server, "viewer");
+    await inChrome(async (browser) => {
+      const before = (opened: Page) => opened.clock.install();
+      const { page } = await visit(browser, server, { path: "overview", session, before });
+      await page.getByText("Live", { exact: true }).waitFor();
+      await page.getByRole("row", { name: /^Runs started/ }).waitFor();
+      await page.route("**/api/v1/overview", () => {});
+      await page.clock.runFor(6_000);
+      expect(await page.getByText(/^What you see was read/).count()).toBe(0);
+      await page.clock.runFor(12_000);
+      await page.getByText("The server has not answered yet.").waitFor();
       await page.context().close();
     });
   });

@@ -140,6 +140,12 @@ describe.each(engines)("an MCP client on %s", (engine) => {
     );
     expect((await ask("svc_list_events", { limit: 5 })).text).toContain("said.by.agent");
     expect((await ask("svc_secret_set", { name: "fresh", value: "hush" })).text).not.toContain("hush");
+    const nap = { step_id: "a:nap:0", type: "sleep", until: new Date(Date.now() + 600_000).toISOString() };
+    const { runId } = await runOnce(server, "approval", { status: "yielded", yield: nap });
+    expect((await ask("svc_signal_run", { run_id: runId })).text).toBe("name: is needed");
+    const sent = { run_id: runId, name: "approve", data: { by: "Ada" } };
+    expect((await ask("svc_signal_run", sent)).text).toContain("kept");
+    expect((await ask("svc_run_signals", { run_id: runId })).text).toMatch(/approve[\s\S]*kept[\s\S]*Ada/);
     await ask("svc_kv_put", { bucket: "none", key: "a", value: "b" });
     const big = "x".repeat(20_000);
     for (const n of [1, 2, 3]) await ask("svc_emit_event", { event: "big", data: { n, big } });

@@ -64,3 +64,49 @@ test("why names the step to begin again at: by its id where others have its name
   expect(rude).toContain("--from-step 'it'\\''s ");
   expect(rude).not.toContain("\u001b[2J");
 });
+
+test("runs that are paused are listed with why, and found by it", async () => {
+  const until = new Date(Date.now() + 600_000).toISOString();
+  const sleep = (name: string) => ({ step_id: `${name}:nap:0`, type: "sleep", until });
+  const [asleep, held] = await Promise.all(
+    ["naps", "stopped"].map((name) => runOnce(server, name, { status: "yielded", yield: sleep(name) })),
+  );
+  await server.rpc("SvcService", "PauseRun", { runId: held!.runId });
+  const { out } = await cli.run(["runs", "--status", "paused"]);
+  expect(out).toMatch(new RegExp(`^${asleep!.runId} +naps +sleeping `, "m"));
+  expect(out).toMatch(new RegExp(`^${held!.runId} +stopped +held `, "m"));
+  expect((await cli.run(["run", "list", "--paused", "held", "--jsonl"])).out).toContain(held!.runId);
+  expect((await cli.run(["run", "list", "--paused", "held", "--jsonl"])).out).not.toContain(asleep!.runId);
+  const wrong = await cli.run(["runs", "--paused", "asleep"]);
+  expect([wrong.code, wrong.err]).toEqual([2, expect.stringContaining("--paused: must be one of sleeping")]);
+});
+
+test("a name stands for the id of what has it, and for none of two", async () => {
+  const made = await cli.run(["apikey", "create", "clerk", "--role-ids", "viewer", "--json"]);
+  const { id } = JSON.parse(made.out);
+  expect(JSON.parse((await cli.run(["apikey", "get", "clerk", "--json"])).out)).toMatchObject({ id });
+  const [, twin] = await Promise.all(
+    ["other", "clerk"].map((name) => cli.run(["apikey", "create", name, "--role-ids", "viewer", "--json"])),
+  );
+  const both = await cli.run(["apikey", "delete", "clerk", "--yes"]);
+  expect(both.code).toBe(2);
+  for (const one of [id, JSON.parse(twin!.out).id]) expect(both.err).toContain(one);
+  expect((await cli.run(["apikey", "delete", "other", "--yes"])).code).toBe(0);
+  const none = await cli.run(["apikey", "get", "other"]);
+  expect([none.code, none.err]).toEqual([1, expect.stringContaining("other")]);
+});
+
+test("a refusal names the flag that was typed", async () => {
+  const { code, err } = await cli.run(["apikey", "create", "some", "--role-ids", "nobody"]);
+  expect([code, err]).toEqual([2, "svc: --role-ids: role nobody not found\n"]);
+});
+
+test("lists without items are lists", async () => {
+  const asked = { name: "quiet", eventPrefix: "quiet", preset: "generic-hmac", verifySecret: "both know it" };
+  expect((await server.rpc("WebhookService", "CreateWebhookSource", asked)).status).toBe(200);
+  for (const [words, field] of [
+    [["webhook", "deliveries", "quiet"], "deliveries"],
+    [["runs", "--function", "nobody"], "runs"],
+  ] as const)
+    expect(JSON.parse((await cli.run([...words, "--json"])).out)).toMatchObject({ [field]: [] });
+});

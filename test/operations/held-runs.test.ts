@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { restoredStateOf } from "../../src/domain/engine/runs/wakes/restore-execution.ts";
 import { sql } from "../../src/kit/sql.ts";
+import { pauseWords, runWord } from "../../src/sdk/wire/pause-words.ts";
 import { pullWorker, stepIdOf } from "../support/pull-worker.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
 import { until } from "../support/until.ts";
@@ -138,5 +139,32 @@ describe.each(engines)("a run that was held and is resumed, on %s", (engine) => 
     expect(told.slice(-3).map(({ type }) => type)).toEqual(["step.patched", "run.resumed", "run.slept"]);
     const sleep = { stepId: before!.waiting_step_id, until: before!.wake_at };
     expect(restoredStateOf(told)).toMatchObject({ state: "sleeping", sleep });
+  });
+
+  test("is found, as sleepers and waiters are, by the word for why it is paused", async () => {
+    const sleeper = await begin("why-sleeps");
+    await sleeper.worker.leave(sleeper.job, "nap", sleepFor(60_000));
+    const waiter = await begin("why-waits");
+    await waiter.worker.leave(waiter.job, "wait", waitFor("why.never"));
+    const held = await heldIn("why-held", sleepFor(60_000));
+    type Listed = { id: string; status: string; pauseReason: string };
+    const listed = async (statuses: string[]): Promise<Listed[]> =>
+      (await rpc("ListRuns", { search: "why-", statuses })).runs ?? [];
+    for (const [word, { runId }] of Object.entries({
+      ...{ sleeping: sleeper, RUN_STATUS_WAITING_FOR_EVENT: waiter, held },
+    })) {
+      const found = await listed([word]);
+      expect(found.map(({ id }) => id)).toEqual([runId]);
+      expect(word.toLowerCase()).toEndWith(runWord("paused", found[0]!.pauseReason));
+    }
+    for (const both of [["sleeping", "held"], ["paused"]])
+      expect((await listed(both)).length).toBe(both.length === 2 ? 2 : 3);
+    expect(await listed(["waiting_for_child"])).toEqual([]);
+    const refused = await call("ListRuns", { statuses: ["asleep"] });
+    expect(refused).toMatchObject({ status: 400, body: { code: "invalid_argument" } });
+    for (const word of Object.values(pauseWords)) expect(refused.body.message).toContain(word);
+    const filter = { search: "why-", statuses: ["held"] };
+    const preview = await server.api("/api/v1/repairs/preview", { body: { action: "cancel", filter } });
+    expect(preview.body).toMatchObject({ total_count: 1, by_status: { paused: 1 } });
   });
 });

@@ -63,6 +63,7 @@ test("commands of why become tools, the others stay", () => {
     `svc_resume_run {"run_id":"run_1","from_step":"it's"}`,
   );
   expect(asTool("svc run steps run_1 --watch")).toBe('svc_get_run_steps {"run_id":"run_1"}');
+  expect(asTool("svc run signal run_1 approve")).toBe('svc_signal_run {"run_id":"run_1","name":"approve"}');
   expect(asTool("start a worker that serves the function")).toBe("start a worker that serves the function");
 });
 

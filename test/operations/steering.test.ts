@@ -262,7 +262,9 @@ describe.each(engines)("steering on %s", (engine) => {
         step_offset: 0,
       });
       expect((await run(runId)).status).toBe("RUN_STATUS_FAILED");
-      expect((await rpc("ResumeRun", { runId })).status).toBe("RUN_STATUS_WAITING_FOR_CAPACITY");
+      const resumed = await rpc("ResumeRun", { runId });
+      expect(resumed.status).toBe("RUN_STATUS_WAITING_FOR_CAPACITY");
+      expect(Date.parse(resumed.updatedAt)).toBeLessThan(Date.now() + 1_000);
       const [next] = await worker.poll();
       expect(next).toMatchObject({ run_id: runId, attempt: 2, execution_seq: 2, step_sequence_base: 2 });
       expect(next!.completed_steps).toHaveLength(2);

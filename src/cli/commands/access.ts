@@ -1,30 +1,39 @@
+import type { PlainCommand } from "../command.ts";
 import type { Group } from "../group.ts";
 import { addPlatformLogin } from "../login.ts";
 
-const things = (what: string, group: string, { updates = true } = {}) => [
-  { name: "list", operation: `${group}.list` },
-  { name: "get", operation: `${group}.get`, takes: ["id"], shows: { items: "" } },
+const things = (
+  what: string,
+  group: string,
+  { updates = true } = {},
+  byName = `${group}.list`,
+): PlainCommand[] => [
+  { name: "list", operation: byName },
+  { name: "get", operation: `${group}.get`, takes: ["id"], byName, shows: { items: "" } },
   { name: "create", operation: `${group}.create`, shows: { items: "" } },
-  ...(updates ? [{ name: "update", operation: `${group}.update`, takes: ["id"], shows: { items: "" } }] : []),
-  { name: "delete", operation: `${group}.delete`, takes: ["id"], confirms: `Delete ${what} {id}?` },
+  ...(updates
+    ? [{ name: "update", operation: `${group}.update`, takes: ["id"], byName, shows: { items: "" } }]
+    : []),
+  { name: "delete", operation: `${group}.delete`, takes: ["id"], byName, confirms: `Delete ${what} {id}?` },
 ];
 
 const named = (what: string, group: string) =>
   things(what, group).map((one) => (one.name === "create" ? { ...one, takes: ["name"] } : one));
 
 /** Deny policies of a role, of an org's by `policies` or of the platform's by `platform.policies`. */
-const ofRole = (policies: string) => [
-  { name: "policies", operation: `${policies}.ofRole`, takes: ["id"] },
-  { name: "assign", operation: `${policies}.assign`, takes: ["id"] },
-  { name: "unassign", operation: `${policies}.unassign`, takes: ["id", "policy_id"] },
+const ofRole = (policies: string, byName: string) => [
+  { name: "policies", operation: `${policies}.ofRole`, takes: ["id"], byName },
+  { name: "assign", operation: `${policies}.assign`, takes: ["id"], byName },
+  { name: "unassign", operation: `${policies}.unassign`, takes: ["id", "policy_id"], byName },
 ];
 
 const identitiesOf = (group: string) => [
-  { name: "identities", operation: `${group}.identities`, takes: ["id"] },
+  { name: "identities", operation: `${group}.identities`, takes: ["id"], byName: `${group}.list` },
   {
     name: "unlink",
     operation: `${group}.unlink`,
     takes: ["id", "identity"],
+    byName: `${group}.list`,
     confirms: "Part {identity} from user {id}? They sign in by it no more.",
   },
 ];
@@ -55,6 +64,7 @@ export const accessGroups: readonly Group[] = [
         name: "rotate-key",
         operation: "environments.rotateKey",
         takes: ["id"],
+        byName: "environments.list",
         confirms: "Give environment {id} another key? The one it has stops working.",
       },
     ],
@@ -65,17 +75,24 @@ export const accessGroups: readonly Group[] = [
     about: "API keys.",
     plain: [
       { name: "list", operation: "keys.list" },
-      { name: "get", operation: "keys.get", takes: ["id"], shows: { items: "" } },
+      { name: "get", operation: "keys.get", takes: ["id"], byName: "keys.list", shows: { items: "" } },
       { name: "create", operation: "keys.create", takes: ["name"], shows: { items: "" } },
       {
         name: "rotate",
         operation: "keys.rotate",
         takes: ["id"],
+        byName: "keys.list",
         confirms: "Rotate key {id}? The old one stops working.",
         shows: { items: "" },
       },
-      { name: "set-roles", operation: "keys.setRoles", takes: ["id"], shows: { items: "" } },
-      { name: "delete", operation: "keys.delete", takes: ["id"], confirms: "Delete key {id}?" },
+      {
+        ...{ name: "set-roles", operation: "keys.setRoles", takes: ["id"], byName: "keys.list" },
+        shows: { items: "" },
+      },
+      {
+        ...{ name: "delete", operation: "keys.delete", takes: ["id"], byName: "keys.list" },
+        confirms: "Delete key {id}?",
+      },
     ],
   },
   {
@@ -83,11 +100,12 @@ export const accessGroups: readonly Group[] = [
     about: "Users of an org.",
     plain: [
       ...things("user", "users"),
-      { name: "password", operation: "users.changePassword", takes: ["id"] },
+      { name: "password", operation: "users.changePassword", takes: ["id"], byName: "users.list" },
       {
         name: "end-sessions",
         operation: "users.endSessions",
         takes: ["id"],
+        byName: "users.list",
         confirms: "End every session of user {id}?",
         shows: { items: "" },
       },
@@ -111,7 +129,7 @@ export const accessGroups: readonly Group[] = [
   {
     name: "role",
     about: "Roles of users and keys.",
-    plain: [...named("role", "roles"), ...ofRole("policies")],
+    plain: [...named("role", "roles"), ...ofRole("policies", "roles.list")],
   },
   {
     name: "policy",
@@ -176,7 +194,7 @@ export const accessGroups: readonly Group[] = [
       {
         name: "roles",
         about: "Roles of the platform.",
-        plain: [...named("role", "platform.roles"), ...ofRole("platform.policies")],
+        plain: [...named("role", "platform.roles"), ...ofRole("platform.policies", "platform.roles.list")],
       },
       {
         name: "issuers",

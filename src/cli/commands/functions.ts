@@ -22,7 +22,10 @@ export const functionGroups: readonly Group[] = [
         name: "history",
         operation: "functions.history",
         takes: ["functionId"],
-        shows: { columns: ["entityVersion", "changeType", "changeReason", "actorId", "recordedAt"] },
+        shows: {
+          columns: ["entityVersion", "changeType", "changeReason", "actorId", "recordedAt"],
+          items: "entries",
+        },
       },
       { name: "at", operation: "functions.at", takes: ["functionId"], shows: { items: "" } },
       {

@@ -1,11 +1,26 @@
+import { pauseWords, runWord } from "../../sdk/wire/pause-words.ts";
 import { askAndShow, type PlainCommand } from "../command.ts";
 import type { Group } from "../group.ts";
+import { usage } from "../io.ts";
 import { operationNamed } from "../operations.ts";
 import { repairBar } from "../progress.ts";
+import type { Shown } from "../show.ts";
 import { attributeFilters } from "../where.ts";
 
 const runColumns = ["id", "functionId", "status", "attempt", "createdAt", "endedAt", "error.message"];
-const shownRuns = { columns: runColumns, items: "runs" };
+const shownRuns: Shown = {
+  ...{ columns: runColumns, items: "runs" },
+  row: (run) =>
+    run.status === "RUN_STATUS_PAUSED" ? { ...run, status: runWord("paused", `${run.pauseReason}`) } : run,
+};
+const pauses: readonly string[] = Object.values(pauseWords);
+
+function pausesOf(given: readonly string[]): readonly string[] {
+  const unknown = given.find((word) => !pauses.includes(word));
+  if (unknown !== undefined) throw usage(`--paused: must be one of ${pauses.join(", ")}, not ${unknown}`);
+  return given;
+}
+
 export const stepColumns = [
   "sequence",
   "name",
@@ -28,10 +43,15 @@ export const listRuns: PlainCommand = {
       "--where <condition...>",
       "Only runs with these attributes: orderId=L22, 'total>=100' (or >, <, <=); read as its name's type, where you may list names.",
     ],
+    ["--paused <reason...>", `Only paused runs, by their reason: ${pauses.join(", ")}.`],
   ],
-  async does(asking, { attributes = [], ...input }, { where = [] }) {
+  async does(asking, { attributes = [], ...input }, { where = [], paused = [] }) {
     const all = [...(attributes as object[]), ...(await attributeFilters(asking, where as string[]))];
-    const filters = all.length > 0 ? { attributes: all } : {};
+    const statuses = [...((input.statuses ?? []) as string[]), ...pausesOf(paused as string[])];
+    const filters = {
+      ...(all.length > 0 && { attributes: all }),
+      ...(statuses.length > 0 && { statuses }),
+    };
     await askAndShow(asking, operationNamed("runs.list"), { ...input, ...filters }, shownRuns);
   },
 };

@@ -17,6 +17,7 @@ const toolOfCommand: readonly (readonly [command: RegExp, tool: (...found: reado
     ],
     [/^svc resume (\S+) --skip-sleep$/, (run_id) => call("svc_resume_run", { run_id, skip_sleep: true })],
     [/^svc cancel (\S+)$/, (run_id) => call("svc_cancel_run", { run_id, confirm: true })],
+    [/^svc run signal (\S+) (\S+)$/, (run_id, name) => call("svc_signal_run", { run_id, name })],
     [/^svc inspect (\S+)$/, (run_id) => call("svc_get_run", { run_id })],
     [/^svc run steps (\S+)/, (run_id) => call("svc_get_run_steps", { run_id })],
     [/^svc why (\S+)$/, (run_id) => call("svc_why", { run_id })],
@@ -55,6 +56,9 @@ const after: Readonly<Record<string, string>> = {
     "svc_resume_run with the same run_id; svc_patch_step before it, where a step's output is wrong.",
   svc_patch_step: "svc_resume_run: the run goes on, and passes this step.",
   svc_inject_step: "svc_resume_run: the run goes on, and passes this step.",
+  svc_run_signals: "svc_signal_run with run_id, name and data sends another one.",
+  svc_signal_run:
+    "svc_get_run with the same run_id: whether it goes on; svc_run_signals: what was sent to it.",
   svc_resume_run: "svc_get_run until its status is completed or failed; svc_why if it fails again.",
   svc_preview_repair:
     "Show the person how many runs these are; then svc_start_repair with the same action and filter, a reason and confirm.",

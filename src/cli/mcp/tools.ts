@@ -46,6 +46,7 @@ const reading: readonly McpTool[] = [
   { name: "get_run", operation: "runs.get", names: { id: "run_id" }, needs: ["run_id"] },
   { name: "get_run_steps", operation: "runs.steps", needs: ["run_id"] },
   { name: "run_logs", operation: "runs.logs", needs: ["run_id"] },
+  { name: "run_signals", operation: "runs.signals", needs: ["run_id"] },
   { name: "preview_resume", operation: "runs.previewResume", needs: ["run_id"] },
   {
     name: "error_groups",
@@ -100,6 +101,7 @@ const changing: readonly McpTool[] = [
   },
   { name: "resume_run", operation: "runs.resume", needs: ["run_id"] },
   { name: "pause_run", operation: "runs.pause", needs: ["run_id"] },
+  { name: "signal_run", operation: "runs.signal", needs: ["run_id", "name"] },
   { name: "patch_step", operation: "steps.patch", needs: ["step_id", "output", "reason"] },
   { name: "inject_step", operation: "runs.inject", needs: ["run_id", "step_id", "new_output", "reason"] },
   {

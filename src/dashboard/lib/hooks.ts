@@ -1,5 +1,6 @@
 import { signal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
+import { CallError, isMissing } from "./api.ts";
 import { type Listener, live } from "./live.ts";
 import { ReadPace } from "./read-pace.ts";
 import { isAtHome } from "./session.ts";
@@ -14,48 +15,97 @@ export interface Loaded<Value> {
 /** Reads under way whose answer nothing on the page has yet. */
 export const firstReads = signal(0);
 
+/** What a page shows although reading it again fails, or is not answered. */
+interface OldRead {
+  /** When it was read. */
+  since: number;
+  error: unknown;
+  reload(): void;
+}
+
+export const oldReads = signal<readonly OldRead[]>([]);
+
+/** Tells the shell while there is an error that what was read `since` is shown. */
+export function useOld(since: number | undefined, error: unknown, reload: () => void): void {
+  const latest = useRef(reload);
+  latest.current = reload;
+  useEffect(() => {
+    if (since === undefined || error === undefined) return;
+    const own = { since, error, reload: () => latest.current() };
+    oldReads.value = [...oldReads.value, own];
+    return () => {
+      oldReads.value = oldReads.value.filter((one) => one !== own);
+    };
+  }, [since, error]);
+}
+
+/** A read again that takes longer leaves what is shown old. */
+const slowMs = 10_000;
+const notAnswered = new CallError("The server has not answered yet.", { status: 0, code: "unavailable" });
+
+/** Not a word about what is read: a later try may succeed. */
+const isPassing = (error: unknown): boolean =>
+  error instanceof CallError && (error.status === 0 || error.status === 429 || error.status >= 500);
+
 /**
  * What `load` answers, read again when `deps` change or `reload` is called. While it is read again the value
- * before stays. Calls of `reload` that come close together are one read, and none takes the place of a read
- * under way: a slow one would never end while frames come.
+ * before stays, and while that fails for a passing reason, too: the shell says since when it is old. Calls of
+ * `reload` that come close together are one read, and none takes the place of a read under way: a slow one
+ * would never end while frames come.
  */
 export function useLoaded<Value>(
   load: (signal: AbortSignal) => Promise<Value>,
   deps: readonly unknown[],
 ): Loaded<Value> {
-  const [state, setState] = useState<{ value?: Value; error?: unknown; isLoading: boolean }>({
-    isLoading: true,
-  });
+  const [state, setState] = useState<{
+    value?: Value;
+    error?: unknown;
+    isLoading: boolean;
+    /** When `value` was read; undefined while it is that of other deps. */
+    readAt?: number;
+  }>({ isLoading: true });
   const turn = useRef({
     ...{ over: new AbortController(), isBusy: false, isAskedAgain: false },
-    ...{ pace: new ReadPace(), timer: undefined as Timer | undefined },
+    ...{ pace: new ReadPace(), timer: undefined as Timer | undefined, slow: undefined as Timer | undefined },
   });
 
-  const begin = (isAskedByFrame = false) => {
+  const begin = (isOfNewDeps: boolean) => {
     const { current } = turn;
     clearTimeout(current.timer);
+    clearTimeout(current.slow);
     current.timer = undefined;
     current.over.abort();
     const over = new AbortController();
     Object.assign(current, { over, isBusy: true, isAskedAgain: false });
-    if (isAskedByFrame) current.pace.began(performance.now());
-    setState(({ value }) => ({ ...(value !== undefined && { value }), isLoading: true }));
-    const settle = (found: { value: Value } | { error: unknown }) => {
+    if (!isOfNewDeps) current.pace.began(performance.now());
+    setState(({ value, ...of }) => ({
+      ...(value !== undefined && { value }),
+      ...(!isOfNewDeps && of),
+      isLoading: true,
+    }));
+    current.slow = setTimeout(() => {
+      setState((of) =>
+        of.readAt === undefined || of.error !== undefined ? of : { ...of, error: notAnswered },
+      );
+    }, slowMs);
+    const settle = (found: { value: Value; readAt: number } | { error: unknown }) => {
       if (over.signal.aborted) return;
+      clearTimeout(current.slow);
       current.isBusy = false;
-      if (isAskedByFrame) current.pace.ended(performance.now());
-      setState(({ value }) => ({ ...(value !== undefined && { value }), ...found, isLoading: false }));
+      if (!isOfNewDeps) current.pace.ended(performance.now());
+      setState(({ error: _, ...of }) => ({ ...of, ...found, isLoading: false }));
       if (current.isAskedAgain) reload();
     };
     load(over.signal).then(
-      (value) => settle({ value }),
+      (value) => settle({ value, readAt: Date.now() }),
       (error) => settle({ error }),
     );
   };
   useEffect(() => {
-    begin();
+    begin(true);
     return () => {
       clearTimeout(turn.current.timer);
+      clearTimeout(turn.current.slow);
       turn.current.over.abort();
     };
   }, deps);
@@ -67,10 +117,12 @@ export function useLoaded<Value>(
       current.isAskedAgain = true;
       return;
     }
-    current.timer = setTimeout(() => latest.current(true), current.pace.waitFrom(performance.now()));
+    current.timer = setTimeout(() => latest.current(false), current.pace.waitFrom(performance.now()));
   };
   const latest = useRef(begin);
   latest.current = begin;
+  // Of what is gone its page tells.
+  useOld(state.readAt, isMissing(state.error) ? undefined : state.error, reload);
   const isFirst = state.isLoading && state.value === undefined;
   useEffect(() => {
     if (!isFirst) return;
@@ -79,7 +131,9 @@ export function useLoaded<Value>(
       firstReads.value--;
     };
   }, [isFirst]);
-  return { value: state.value, error: state.error, isLoading: state.isLoading, reload };
+  const { value, isLoading, readAt } = state;
+  const error = readAt !== undefined && isPassing(state.error) ? undefined : state.error;
+  return { value, error, isLoading, reload };
 }
 
 export interface LoadedPages<Row> extends Loaded<readonly Row[]> {

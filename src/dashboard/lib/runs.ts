@@ -1,6 +1,7 @@
 import type { Static } from "@sinclair/typebox";
 import type { AttributesShape } from "../../domain/engine/attributes/operations.ts";
 import { conditionIn, filterOf } from "../../sdk/wire/attribute-conditions.ts";
+import { pauseWords } from "../../sdk/wire/pause-words.ts";
 import { rest, rpc } from "./api.ts";
 import { type Cuts, cutsOf, shownBytesMax } from "./cuts.ts";
 import { instantOf, textOf as text } from "./format.ts";
@@ -272,16 +273,25 @@ export async function listRuns(
   return { runs: runs.map(runOf), nextCursor, totalCount, totalCountCapped };
 }
 
-/** The status words of the list's filter. */
+const pauses = Object.values(pauseWords);
+
+/** The words of the list's filter, which are those of its rows. */
 export const runStatuses = [
   "waiting_for_capacity",
   "running",
   "waiting",
-  "paused",
+  ...pauses,
   "completed",
   "failed",
   "cancelled",
 ] as const;
+
+/** As an address has them; `paused` there is every reason to be. */
+export const chosenStatuses = (text: string | null): readonly string[] =>
+  (text ?? "")
+    .split(",")
+    .filter(Boolean)
+    .flatMap((word) => (word === "paused" ? pauses : word));
 
 /** The newest that were sent to the run. */
 export async function getSignals(id: string, signal?: AbortSignal) {

@@ -183,6 +183,7 @@ function History({ manages }: { manages: boolean }) {
           { name: "Status", of: ({ state }) => <Status of={state} /> },
           { name: "Count", isNumber: true, of: (alert) => count(alert.count) },
           { name: "Opened", of: ({ opened_at }) => <When at={instantOf(opened_at)} /> },
+          { name: "Ended", of: ({ resolved_at }) => <When at={resolved_at} /> },
           { name: "Told", of: ({ deliveries }) => <Told deliveries={deliveries} /> },
           {
             name: "",
@@ -292,30 +293,49 @@ interface AlertTestData {
   error: string;
 }
 
+/** Real people read it: it is asked first. */
 function TestDialog({ rule, onClose }: ChangeEnds & { rule: RuleData }) {
+  const [isSent, setSent] = useState(false);
+  return (
+    <Dialog title={`Test of ${plain(rule.name)}`} onClose={onClose}>
+      {isSent ? (
+        <TestResults name={rule.name} />
+      ) : (
+        <>
+          <p>A test message goes to each target of the rule:</p>
+          {rule.targets.map(lineOf).map((line) => (
+            <Text key={line} of={line} in="p" />
+          ))}
+          <footer class="dialog-foot">
+            <Button text="Close" onClick={onClose} />
+            <Button kind="primary" text="Send" onClick={() => setSent(true)} />
+          </footer>
+        </>
+      )}
+    </Dialog>
+  );
+}
+
+function TestResults({ name }: { name: string }) {
   const read = useLoaded(
     (signal) =>
-      rest<{ results: AlertTestData[] }>(`/api/v1/alert-rules/${one(rule.name)}/test`, {
+      rest<{ results: AlertTestData[] }>(`/api/v1/alert-rules/${one(name)}/test`, {
         method: "POST",
         signal,
       }),
-    [rule.name],
+    [name],
   );
+  if (read.error !== undefined) return <Failure error={read.error} />;
+  if (!read.value) return <p class="faint">Sending…</p>;
   return (
-    <Dialog title={`Test of ${plain(rule.name)}`} onClose={onClose}>
-      {read.value === undefined && read.error === undefined && <p class="faint">Sending…</p>}
-      {read.error !== undefined && <Failure error={read.error} />}
-      {read.value && (
-        <Table
-          rows={read.value.results}
-          keyOf={({ target }) => target}
-          columns={[
-            { name: "Target", of: ({ target }) => <Text of={target} /> },
-            { name: "Came", of: ({ delivered }) => <Status of={delivered ? "done" : "failed"} /> },
-            { name: "Why not", of: ({ error }) => <Text of={error} /> },
-          ]}
-        />
-      )}
-    </Dialog>
+    <Table
+      rows={read.value.results}
+      keyOf={({ target }) => target}
+      columns={[
+        { name: "Target", of: ({ target }) => <Text of={target} /> },
+        { name: "Came", of: ({ delivered }) => <Status of={delivered ? "done" : "failed"} /> },
+        { name: "Why not", of: ({ error }) => <Text of={error} /> },
+      ]}
+    />
   );
 }

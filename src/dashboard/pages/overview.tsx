@@ -8,7 +8,7 @@ import { hrefOf } from "../lib/router.ts";
 import { may } from "../lib/session.ts";
 import { Empty, Failure, Page, Section, Text, Tile, When } from "../ui/basics.tsx";
 import { Scrolling } from "../ui/scrolling.tsx";
-import { Status } from "../ui/status.tsx";
+import { RunStatus } from "../ui/status.tsx";
 import { Ends } from "./ends.tsx";
 import { Troubles } from "./functions/troubles.tsx";
 
@@ -98,16 +98,18 @@ function Cluster({ data: { cluster, integrity, version, uptime_seconds } }: { da
           <span>This node</span>
           <a href={hrefOf(["cluster"])}>{`svc ${plain(version)}, up ${duration(uptime_seconds * 1_000)}`}</a>
         </li>
-        {nodes.map((node, index) => (
-          <li key={node.id ?? index}>
-            <span>{node.id ? <Text of={node.id} /> : "Node"}</span>
-            <a class={node.status === "up" ? "good" : "warn"} href={hrefOf(["cluster"])}>
-              {node.status}
-              {leaders.some(({ node_id }) => node_id === node.id) &&
-                `, leads ${leaders.filter(({ node_id }) => node_id === node.id).length} duties`}
-            </a>
-          </li>
-        ))}
+        {nodes.map((node, index) => {
+          const duties = leaders.filter(({ node_id }) => node_id === node.id).length;
+          return (
+            <li key={node.id ?? index}>
+              <span>{node.id ? <Text of={node.id} /> : "Node"}</span>
+              <a class={node.status === "up" ? "good" : "warn"} href={hrefOf(["cluster"])}>
+                {node.status}
+                {duties > 0 && `, leads ${duties === 1 ? "one duty" : `${duties} duties`}`}
+              </a>
+            </li>
+          );
+        })}
       </ul>
       {cluster.issues.map((issue) => (
         <Text key={issue} of={issue} in="p" class="issue" />
@@ -228,8 +230,7 @@ function ByStatus({ of }: { of: Record<string, number> }) {
       {entries.map(([status, number]) => (
         <li key={status}>
           <a class="spread" href={hrefOf(["runs"], { status })}>
-            {/* This status is also that of runs which sleep, or wait for an event, a signal or a child. */}
-            <Status of={status === "paused" ? "parked" : status} />
+            <RunStatus of={status} />
             <span class="number">{count(number)}</span>
           </a>
         </li>

@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 import type { QuotaShape } from "../../domain/engine/quotas/wire.ts";
 import type { KeptShape } from "../../domain/record/retention/operations.ts";
 import { rest } from "../lib/api.ts";
-import { bytes, count } from "../lib/format.ts";
+import { bytes, count, counted } from "../lib/format.ts";
 import { useChanged, useFollowed, useLoaded } from "../lib/hooks.ts";
 import { address } from "../lib/router.ts";
 import { environments, may, viewer } from "../lib/session.ts";
@@ -147,7 +147,7 @@ function QuotaDialog(props: ChangeEnds & { path: string; found: readonly QuotaDa
   );
 }
 
-const daysOf = (days: number): string => (days === 0 ? "without end" : `${count(days)} days`);
+const daysOf = (days: number): string => (days === 0 ? "without end" : counted(days, "day"));
 
 const Retention = ({ of }: { of: RetentionData }) => (
   <Facts

@@ -5,7 +5,7 @@ import { count, counted, dateTime, instantOf, zoneName } from "../lib/format.ts"
 import { useFollowed, useLoaded } from "../lib/hooks.ts";
 import { hrefOf, queryOf } from "../lib/router.ts";
 import { aboutRead, Page, Section, Text } from "../ui/basics.tsx";
-import { Status } from "../ui/status.tsx";
+import { RunStatus } from "../ui/status.tsx";
 import { type Column, ReadTable } from "../ui/table.tsx";
 
 /** The triggers of a new function are taken up within a second, and no frame says so. */
@@ -68,7 +68,7 @@ const columns = (): Column<ScheduleData>[] => [
         <>
           {last_run_id !== undefined && last_status !== undefined && (
             <a href={hrefOf(["runs", last_run_id])}>
-              <Status of={last_status} />
+              <RunStatus of={last_status} />
             </a>
           )}
           <span class="slot">{dateTime(instantOf(last_at) ?? 0)}</span>

@@ -26,7 +26,7 @@ const counted: readonly Column<UsageLineData>[] = [
   number("Failed", ({ runs_failed }) => runs_failed),
   number("Cancelled", ({ runs_cancelled }) => runs_cancelled),
   number("Steps", ({ steps }) => steps),
-  { name: "Time of workers", isNumber: true, of: ({ worker_ms }) => duration(worker_ms) },
+  { name: "Worker time", isNumber: true, of: ({ worker_ms }) => duration(worker_ms) },
 ];
 
 const ofDays: readonly Column<UsageLineData>[] = [
@@ -99,7 +99,7 @@ export function UsagePage() {
           <Tile name="Runs" value={count(total.runs_started)} />
           <Tile name="Failed" value={count(total.runs_failed)} />
           <Tile name="Steps" value={count(total.steps)} />
-          <Tile name="Time of workers" value={duration(total.worker_ms)} />
+          <Tile name="Worker time" value={duration(total.worker_ms)} />
           {asked.function_id === "" && (
             <Tile name="Events" value={count(total.events)} note={bytes(total.event_bytes)} />
           )}

@@ -2,7 +2,7 @@ import type { Static } from "@sinclair/typebox";
 import type { DeploymentShape } from "../../domain/engine/runs/pins/operations.ts";
 import type { workerJson } from "../../domain/engine/workers/registration.ts";
 import { rest } from "../lib/api.ts";
-import { count } from "../lib/format.ts";
+import { count, counted } from "../lib/format.ts";
 import { listFunctions } from "../lib/functions.ts";
 import { useFollowed, useLoaded } from "../lib/hooks.ts";
 import { hrefOf } from "../lib/router.ts";
@@ -42,7 +42,7 @@ export function WorkersPage() {
           <Tile
             name="Room"
             value={count(Math.max(0, room - busy))}
-            note={`of ${count(room)} places free`}
+            note={`of ${counted(room, "place")} free`}
             tone={room > 0 && busy >= room ? "warn" : ""}
           />
         </div>

@@ -1,3 +1,4 @@
+import { runWord } from "../../sdk/wire/pause-words.ts";
 import { Icon, type IconName } from "./icons.tsx";
 
 export type Tone = "good" | "bad" | "busy" | "idle" | "warn" | "off";
@@ -19,6 +20,10 @@ const looks: Record<string, StatusLook> = {
   paused: { word: "Paused", tone: "warn", icon: "pause" },
   parked: { word: "Paused or waiting", tone: "idle", icon: "pause" },
   sleeping: { word: "Sleeping", tone: "idle", icon: "moon" },
+  waiting_for_event: { word: "Waiting", tone: "idle", icon: "clock" },
+  waiting_for_child: { word: "Waiting for child", tone: "idle", icon: "child" },
+  held: { word: "Held", tone: "warn", icon: "pause" },
+  deployment_gone: { word: "Deployment gone", tone: "warn", icon: "pause" },
   waits: { word: "Waiting", tone: "idle", icon: "clock" },
   timed_out: { word: "Timed out", tone: "bad", icon: "clock" },
   compensating: { word: "Undoing", tone: "warn", icon: "undo" },
@@ -62,18 +67,12 @@ const looks: Record<string, StatusLook> = {
   resolved: { word: "Resolved", tone: "good", icon: "check" },
 };
 
-const pauses: Record<string, StatusLook> = {
-  sleep: { word: "Sleeping", tone: "idle", icon: "moon" },
-  wait_event: { word: "Waiting", tone: "idle", icon: "clock" },
-  invoke: { word: "Waiting for child", tone: "idle", icon: "child" },
-  injection: { word: "Held", tone: "warn", icon: "pause" },
-  deployment_gone: { word: "Deployment gone", tone: "warn", icon: "pause" },
-};
-
 export const lookOf = (status: string, pauseReason?: string, phase?: string): StatusLook =>
   (phase ? looks[phase] : undefined) ??
-  (status === "paused" && pauseReason ? pauses[pauseReason] : undefined) ??
-  looks[status] ?? { word: status, tone: "off", icon: "dash" };
+  looks[runWord(status, pauseReason)] ?? { word: status, tone: "off", icon: "dash" };
+
+/** Of a run whose reason to be paused is not told: nobody may hold it. */
+export const RunStatus = ({ of }: { of: string }) => <Status of={of === "paused" ? "parked" : of} />;
 
 export function Status(props: { of: string; pauseReason?: string | undefined; phase?: string | undefined }) {
   const { word, tone, icon } = lookOf(props.of, props.pauseReason, props.phase);

@@ -1,4 +1,5 @@
 import type { SvcFunction } from "../steps/svc-function.ts";
+import type { PauseWord } from "../wire/pause-words.ts";
 import type { AttributeCondition, AttributeValue, RunStatus } from "../wire/types.ts";
 
 export type RepairKind = "cancel" | "resume" | "rerun" | "patch" | "inject";
@@ -10,7 +11,7 @@ export type RepairResult = "pending" | "done" | "over" | "refused" | "failed" | 
 export interface RepairSelection {
   functionId?: string;
   eventId?: string;
-  statuses?: RunStatus[];
+  statuses?: (RunStatus | PauseWord)[];
   search?: string;
   since?: Date | string;
   until?: Date | string;

@@ -23,6 +23,8 @@ export interface StreamCourierOptions extends CourierOptions {
   onReopened: () => void;
   /** Takes the functions of which another worker serves another definition. */
   tellConflicts: (functionIds: readonly string[] | undefined) => void;
+  /** The server refused the worker, as it does not know this function of it: registers the function. */
+  onUnknown: (functionId: string) => Promise<void>;
   /** Fields of the `register` message besides the id. */
   registration: () => Promise<object>;
   /** The server ended a run that this worker works on. */
@@ -31,6 +33,9 @@ export interface StreamCourierOptions extends CourierOptions {
 
 /** How long a stream stays open after the worker has stopped, for what was written last to leave. */
 const closeDelayMs = 1_000;
+
+/** In the message of a server that refuses a worker for a function. */
+const unknownFunction = /^function_ids: function (\S+) is not registered/;
 
 const isDenial = ({ status }: SvcError) => status === 401 || status === 403;
 
@@ -56,7 +61,7 @@ export class StreamCourier implements Courier {
 
   /** Resolves once the server knows this worker, on the stream that is open then. */
   open(): Promise<void> {
-    this.#opening ??= this.#connect().finally(() => {
+    this.#opening ??= this.#connectKnown().finally(() => {
       this.#opening = undefined;
     });
     return this.#opening;
@@ -100,6 +105,20 @@ export class StreamCourier implements Courier {
     (cut as { unref?: () => void }).unref?.();
     this.#reports.close(reason);
     this.#refreshes.rejectAll(reason);
+  }
+
+  /** A server that has lost its functions names the first one that it does not know. */
+  async #connectKnown(): Promise<void> {
+    const registered = new Set<string>();
+    for (;;)
+      try {
+        return await this.#connect();
+      } catch (error) {
+        const functionId = unknownFunction.exec((error as SvcError).message)?.[1];
+        if (this.#stopped || functionId === undefined || registered.has(functionId)) throw error;
+        registered.add(functionId);
+        await this.#options.onUnknown(functionId);
+      }
   }
 
   async #connect(): Promise<void> {

@@ -45,6 +45,8 @@ export interface WorkerLinkOptions extends CourierOptions {
   onReopened: () => void;
   /** Runs wait until each of their steps is stored. */
   isStrict: boolean;
+  /** The server has none of these functions, as after the loss of its database: registers them. */
+  onUnknown: (functionIds: readonly string[]) => Promise<void>;
   /** Repeats what failed for a passing reason. */
   insist: (work: () => Promise<void>) => Promise<void>;
   /** The server ended a run that this worker works on. */
@@ -65,6 +67,7 @@ interface RegisteredAnswer extends ToldAnew {
   clock_off_ms?: number;
   lease_ms?: number;
   server_version?: string;
+  unknown_functions?: string[];
 }
 
 /** What this SDK's workers understand beyond the common protocol. */
@@ -111,6 +114,15 @@ function conflictTeller(log: Logger): (functionIds: readonly string[] | undefine
   };
 }
 
+/** Only its workers can tell a server which functions it lost with its database. */
+function registerAgain(
+  { onUnknown, log }: Pick<WorkerLinkOptions, "onUnknown" | "log">,
+  functionIds: readonly string[],
+): Promise<void> {
+  log.warn("the server does not know functions of this worker; registering them again", { functionIds });
+  return onUnknown(functionIds);
+}
+
 const cancelledError = () => new SvcError("RUN_NOT_RUNNING", "the run was cancelled", { status: 409 });
 const noneLost: ReadonlySet<string> = new Set();
 
@@ -154,6 +166,7 @@ export function restLink({
     tellClock(answer?.clock_off_ms);
     tellVersion(answer?.server_version);
     tellConflicts(answer?.definition_conflicts);
+    if (answer?.unknown_functions) await registerAgain(travel, answer.unknown_functions);
   }
 
   return {
@@ -204,6 +217,7 @@ export function streamLink({ identity, insist: _, ...travel }: WorkerLinkOptions
   });
   const courier = new StreamCourier({
     ...{ ...travel, workerId: id, registration },
+    onUnknown: (functionId) => registerAgain(travel, [functionId]),
     tellClock: clockTeller(travel.log),
     tellVersion: versionTeller(travel.log),
     tellConflicts: conflictTeller(travel.log),

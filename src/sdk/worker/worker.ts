@@ -227,6 +227,7 @@ class RunningWorker<Events extends EventMap> {
       onTakesWaits: (takes) => {
         this.jobs.takesWaits = takes;
       },
+      onUnknown: (functionIds) => this.#registerFunctions(functionIds),
       onReopened: () => this.#heartbeats.hurry(),
       onBroken: () => this.jobs.doubt(),
       isStrict,
@@ -370,8 +371,10 @@ class RunningWorker<Events extends EventMap> {
     }
   }
 
-  async #registerFunctions(): Promise<void> {
-    for (const one of this.#functions.values()) {
+  async #registerFunctions(ids: Iterable<string> = this.#functions.keys()): Promise<void> {
+    for (const id of ids) {
+      const one = this.#functions.get(id);
+      if (!one) continue;
       const { function: registered, definitionHash } = await this.#client.registerFunction(
         await registration(one),
       );

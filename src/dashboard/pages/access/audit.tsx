@@ -2,7 +2,7 @@ import type { Static } from "@sinclair/typebox";
 import { useState } from "preact/hooks";
 import type { AuditSettingsShape, VerifiedShape } from "../../../domain/record/audit/operations.ts";
 import { rest } from "../../lib/api.ts";
-import { count, dateTime, instantOf } from "../../lib/format.ts";
+import { count, counted, dateTime, instantOf } from "../../lib/format.ts";
 import { useFollowed, useLoaded, usePages } from "../../lib/hooks.ts";
 import { address, queryOf, setQuery } from "../../lib/router.ts";
 import { isAtHome } from "../../lib/session.ts";
@@ -157,7 +157,7 @@ function AuditFacts() {
       <Facts
         of={[
           ["Scope", capture_scope],
-          ["Kept", retention_days === 0 ? "without end" : `${count(retention_days)} days`],
+          ["Kept", retention_days === 0 ? "without end" : counted(retention_days, "day")],
           ["Rows reach the store", <Status key="delivery" of={delivery_healthy ? "healthy" : "degraded"} />],
         ]}
       />
@@ -192,12 +192,12 @@ function Verify() {
   return (
     <>
       <span class="verified" role="status">
-        {isBusy && `${count(state.checked)} rows checked…`}
+        {isBusy && `${counted(state.checked, "row")} checked…`}
         {state?.error !== undefined && <span class="warn">The check failed. Try again.</span>}
         {state?.found?.valid && (
           <>
             <Status of="whole" />
-            {` ${count(state.checked)} rows are what was written.`}
+            {` ${counted(state.checked, "row")} ${state.checked === 1 ? "is" : "are"} what was written.`}
           </>
         )}
         {state?.found?.broken && (

@@ -1,6 +1,6 @@
 import { useState } from "preact/hooks";
 import { parsedJson, rpc } from "../../lib/api.ts";
-import { count, dateTime, plain } from "../../lib/format.ts";
+import { counted, dateTime, plain } from "../../lib/format.ts";
 import { type FunctionChangeView, type FunctionView, getFunction, listChanges } from "../../lib/functions.ts";
 import { useFollowed } from "../../lib/hooks.ts";
 import { address, go, hrefOf } from "../../lib/router.ts";
@@ -217,7 +217,7 @@ function InvokeDialog({ shown, onClose }: DialogEnds & { shown: FunctionView }) 
     go(hrefOf(["runs", runId]));
     return "Run started";
   };
-  const hint = `${count(text.length)} characters`;
+  const hint = counted(text.length, "character");
   return (
     <FormDialog title={`Invoke ${plain(shown.name)}`} submit="Invoke" onSubmit={submit} onClose={onClose}>
       <Field label="Input (JSON)" isCode rows={10} {...field("text")} hint={hint} />

@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import { count, dateTime, duration, instantOf } from "../../lib/format.ts";
+import { counted, dateTime, duration, instantOf } from "../../lib/format.ts";
 import { useFollowed, useLoaded } from "../../lib/hooks.ts";
 import {
   getRepair,
@@ -30,7 +30,7 @@ export function RepairPage() {
     <Page
       title={
         <>
-          {`${actionWords[repair.action] ?? repair.action} ${count(totalOf(repair))} runs`}
+          {`${actionWords[repair.action] ?? repair.action} ${counted(totalOf(repair), "run")}`}
           <Status of={repair.status} />
         </>
       }

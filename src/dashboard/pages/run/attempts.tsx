@@ -1,4 +1,4 @@
-import { dateTime, duration } from "../../lib/format.ts";
+import { counted, dateTime, duration } from "../../lib/format.ts";
 import { useLoaded } from "../../lib/hooks.ts";
 import { type AttemptView, getTries, type RunView, type StepView } from "../../lib/runs.ts";
 import { Empty, Text } from "../../ui/basics.tsx";
@@ -16,15 +16,17 @@ export function Attempts({ run, attempts }: { run: RunView; attempts: readonly A
         <li key={`${number} ${startedAt}`}>
           <p class="attempt-head">
             <strong>{`Attempt ${number}`}</strong>
-            <Status of={outcome || run.status} />
+            <Status of={outcome || run.status} pauseReason={run.pauseReason} />
             <span class="number">{dateTime(startedAt)}</span>
             <span class="number">{lasting(startedAt, endedAt)}</span>
             {workerId !== "" && <Text of={workerId} in="code" />}
             {deployment !== "" && <Text of={`deployment ${deployment}`} in="span" class="faint" />}
           </p>
           {error && <Text of={error.message} in="p" class="error-line" />}
-          {more.lost > 0 && <p class="faint">{`Its worker was lost ${more.lost} times.`}</p>}
-          {more.executions > 1 && <p class="faint">{`Its handler was entered ${more.executions} times.`}</p>}
+          {more.lost > 0 && <p class="faint">{`Its worker was lost ${counted(more.lost, "time")}.`}</p>}
+          {more.executions > 1 && (
+            <p class="faint">{`Its handler was entered ${counted(more.executions, "time")}.`}</p>
+          )}
           {more.retryInMs !== undefined && (
             <p class="faint">{`The next attempt was due ${duration(more.retryInMs)} later.`}</p>
           )}

@@ -6,7 +6,7 @@ import { useLoaded } from "../../lib/hooks.ts";
 import { hrefOf } from "../../lib/router.ts";
 import { Empty, Failure, Section, Text } from "../../ui/basics.tsx";
 import { Icon, type IconName } from "../../ui/icons.tsx";
-import { Status } from "../../ui/status.tsx";
+import { RunStatus } from "../../ui/status.tsx";
 
 export type ThingData = Static<typeof Thing_>;
 
@@ -46,7 +46,7 @@ function ThingLine({ thing, relation }: { thing: ThingData; relation: string }) 
         />
       )}
       {relation && <span class="tag">{relation}</span>}
-      {thing.status && <Status of={thing.status} />}
+      {thing.status && <RunStatus of={thing.status} />}
       <Text of={thing.id} in="code" class="thing-id" />
       <span class="faint number">{at === undefined ? "" : dateTime(at)}</span>
     </li>

@@ -1,27 +1,24 @@
-import { useEffect } from "preact/hooks";
-import { clockTime, dateTime } from "../../lib/format.ts";
-import { useLoaded } from "../../lib/hooks.ts";
-import { getLogs, isOver, type RunView } from "../../lib/runs.ts";
-import { Empty, Failure, Text } from "../../ui/basics.tsx";
+import { clockTime, counted, dateTime } from "../../lib/format.ts";
+import { getLogs, type RunView } from "../../lib/runs.ts";
+import { Empty, Text } from "../../ui/basics.tsx";
+import { ReadBeside } from "./read-beside.tsx";
 
-const readMs = 1_000;
+type LogsView = Awaited<ReturnType<typeof getLogs>>;
 
-/** What the handler wrote. While the run goes on its page reads every second what came. */
-export function Logs({ run }: { run: RunView }) {
-  const isLive = !isOver(run.status);
-  const { value, error, reload } = useLoaded((signal) => getLogs(run.id, signal), [run.id, run.status]);
-  useEffect(() => {
-    const timer = isLive ? setInterval(reload, readMs) : undefined;
-    return () => clearInterval(timer);
-  }, [isLive]);
-  if (error !== undefined) return <Failure error={error} onRetry={reload} />;
-  if (!value) return <p class="faint">Reading…</p>;
-  if (value.lines.length === 0)
+/** What the handler wrote. */
+export const Logs = ({ run }: { run: RunView }) => (
+  <ReadBeside run={run} read={getLogs}>
+    {(logs) => <Lines of={logs} />}
+  </ReadBeside>
+);
+
+function Lines({ of: { lines, leftOut } }: { of: LogsView }) {
+  if (lines.length === 0)
     return <Empty title="Its handler wrote nothing" says="What a handler writes to its log is kept here." />;
   return (
     <>
       <ol class="log-lines">
-        {value.lines.map(({ at, level, text, fields, step, attempt }, place) => (
+        {lines.map(({ at, level, text, fields, step, attempt }, place) => (
           <li key={place} class={`log-line level-${level}`}>
             <time class="number" title={`${dateTime(at)}, attempt ${attempt}`}>
               {clockTime(at)}
@@ -33,7 +30,9 @@ export function Logs({ run }: { run: RunView }) {
           </li>
         ))}
       </ol>
-      {value.leftOut > 0 && <p class="hint">{`${value.leftOut} lines more were written than are kept.`}</p>}
+      {leftOut > 0 && (
+        <p class="hint">{`Left out, beyond what is kept of a run: ${counted(leftOut, "line")}`}</p>
+      )}
     </>
   );
 }

@@ -1,23 +1,20 @@
-import { useEffect } from "preact/hooks";
-import { dateTime } from "../../lib/format.ts";
-import { useLoaded } from "../../lib/hooks.ts";
+import { counted, dateTime } from "../../lib/format.ts";
 import { hrefOf } from "../../lib/router.ts";
-import { getSignals, isOver, type RunView } from "../../lib/runs.ts";
-import { Empty, Failure, Text } from "../../ui/basics.tsx";
+import { getSignals, type RunView } from "../../lib/runs.ts";
+import { Empty, Text } from "../../ui/basics.tsx";
+import { ReadBeside } from "./read-beside.tsx";
 
-const readMs = 1_000;
+type SignalsView = Awaited<ReturnType<typeof getSignals>>;
 
-/** What was sent to the run by name. While the run goes on its page reads every second what came. */
-export function Signals({ run }: { run: RunView }) {
-  const isLive = !isOver(run.status);
-  const { value, error, reload } = useLoaded((signal) => getSignals(run.id, signal), [run.id, run.status]);
-  useEffect(() => {
-    const timer = isLive ? setInterval(reload, readMs) : undefined;
-    return () => clearInterval(timer);
-  }, [isLive]);
-  if (error !== undefined) return <Failure error={error} onRetry={reload} />;
-  if (!value) return <p class="faint">Reading…</p>;
-  if (value.signals.length === 0)
+/** What was sent to the run by name. */
+export const Signals = ({ run }: { run: RunView }) => (
+  <ReadBeside run={run} read={getSignals}>
+    {(signals) => <Sent to={run} of={signals} />}
+  </ReadBeside>
+);
+
+function Sent({ to: run, of: { signals, kept, hasMore } }: { to: RunView; of: SignalsView }) {
+  if (signals.length === 0)
     return (
       <Empty
         title="Nothing was sent to this run"
@@ -27,9 +24,11 @@ export function Signals({ run }: { run: RunView }) {
     );
   return (
     <>
-      {value.kept > 0 && <p class="hint">{`${value.kept} kept: no step has waited for them yet.`}</p>}
+      {kept > 0 && (
+        <p class="hint">{`${counted(kept, "signal")} kept: no step has waited for the name yet.`}</p>
+      )}
       <ol class="attempts">
-        {value.signals.map(({ number, name, isKept, data, sentBy, sentAt, stepId }) => (
+        {signals.map(({ number, name, isKept, data, sentBy, sentAt, stepId }) => (
           <li key={number}>
             <p class="attempt-head">
               <strong>{`Signal ${number}`}</strong>
@@ -46,7 +45,7 @@ export function Signals({ run }: { run: RunView }) {
           </li>
         ))}
       </ol>
-      {value.hasMore && <p class="hint">Older signals are not listed.</p>}
+      {hasMore && <p class="hint">Older signals are not listed.</p>}
     </>
   );
 }

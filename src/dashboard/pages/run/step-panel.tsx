@@ -11,7 +11,7 @@ import { Button, Facts, Text } from "../../ui/basics.tsx";
 import { type ChangeEnds, Check, Field, FormDialog, useFields } from "../../ui/dialog.tsx";
 import { JsonDiff } from "../../ui/diff.tsx";
 import { Payload } from "../../ui/payload.tsx";
-import { Status } from "../../ui/status.tsx";
+import { RunStatus, Status } from "../../ui/status.tsx";
 import { Tries } from "./attempts.tsx";
 import type { CausalityData } from "./causes.tsx";
 import { titleOf } from "./lines.ts";
@@ -81,7 +81,7 @@ function Children({ runId, stepId }: { runId: string; stepId: string }) {
       {"Child run: "}
       {runs.map(({ id, status = "" }) => (
         <span key={id}>
-          <a href={hrefOf(["runs", id])}>{id}</a> <Status of={status} />
+          <a href={hrefOf(["runs", id])}>{id}</a> <RunStatus of={status} />
         </span>
       ))}
     </p>

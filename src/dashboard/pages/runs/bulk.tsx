@@ -8,7 +8,7 @@ import type { RunFilters } from "../../lib/runs.ts";
 import { toast } from "../../lib/toasts.ts";
 import { Button } from "../../ui/basics.tsx";
 import { type ChangeEnds, Field, FormDialog, useFields } from "../../ui/dialog.tsx";
-import { Status } from "../../ui/status.tsx";
+import { RunStatus } from "../../ui/status.tsx";
 
 type Preview = Static<typeof RepairPreviewShape>;
 
@@ -129,7 +129,7 @@ function BulkDialog(
             {Object.entries(preview.by_status).map(([status, number]) => (
               <li key={status}>
                 <a href={hrefOf(["runs"], { status })}>
-                  <Status of={status} />
+                  <RunStatus of={status} />
                 </a>
                 <span class="number">{count(number)}</span>
               </li>

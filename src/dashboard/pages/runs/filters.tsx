@@ -1,7 +1,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { plain } from "../../lib/format.ts";
 import { address, setQuery } from "../../lib/router.ts";
-import { runStatuses } from "../../lib/runs.ts";
+import { chosenStatuses, runStatuses } from "../../lib/runs.ts";
 import { Button } from "../../ui/basics.tsx";
 import { Select } from "../../ui/dialog.tsx";
 import { Icon } from "../../ui/icons.tsx";
@@ -71,7 +71,7 @@ const wordFor = (name: string, value: string): string => {
 export function FilterBar() {
   const { query } = address.value;
   const given = Object.keys(chipWords).filter((name) => query.get(name));
-  const chosen = (query.get("status") ?? "").split(",").filter(Boolean);
+  const chosen = chosenStatuses(query.get("status"));
   const toggle = (status: string) => {
     const next = chosen.includes(status) ? chosen.filter((one) => one !== status) : [...chosen, status];
     setQuery({ status: next.join(",") });

@@ -28,6 +28,7 @@ export class RunList {
   /** So many runs were looked at in vain that the reader is asked whether to go on. */
   readonly isPaused = signal(false);
   readonly error = signal<unknown>(undefined);
+  readonly readAt = signal<number | undefined>(undefined);
   /** False until the first page has come. */
   readonly isRead = signal(false);
 
@@ -86,6 +87,7 @@ export class RunList {
         this.isPaused.value = !isFound && pages + 1 >= emptyPagesMax;
       }
       this.isRead.value = true;
+      this.readAt.value = Date.now();
       this.error.value = undefined;
     } catch (error) {
       if (!this.#over.signal.aborted) this.error.value = error;
@@ -168,6 +170,7 @@ export class RunList {
     this.#pagesAsked++;
     try {
       this.#replaceHead(await this.#read({ limit: pageRows }, this.#filters));
+      this.readAt.value = Date.now();
       this.error.value = undefined;
     } catch (error) {
       if (!this.#over.signal.aborted) this.error.value = error;

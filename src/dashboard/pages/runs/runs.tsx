@@ -1,7 +1,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
 import { count, dateTime, lasted } from "../../lib/format.ts";
-import { useLive, useNarrow, useNet, useTick } from "../../lib/hooks.ts";
+import { useLive, useNarrow, useNet, useOld, useTick } from "../../lib/hooks.ts";
 import { addShortcuts } from "../../lib/keys.ts";
 import { address, go, hrefOf } from "../../lib/router.ts";
 import { isOver, type RunView } from "../../lib/runs.ts";
@@ -58,6 +58,7 @@ export function RunsPage() {
   }, [list]);
 
   const rows = list.rows.value;
+  useOld(list.readAt.value, rows.length > 0 ? list.error.value : undefined, () => list.refreshHead());
   const selects = may("runs:cancel");
   return (
     <div class="page fills">
@@ -70,11 +71,8 @@ export function RunsPage() {
       {selects && (
         <BulkBar filters={filters} chosen={chosen.value} onDone={() => (chosen.value = new Set())} />
       )}
-      {list.error.value !== undefined && (
-        <Failure
-          error={list.error.value}
-          onRetry={() => (rows.length === 0 ? list.more() : list.refreshHead())}
-        />
+      {list.error.value !== undefined && rows.length === 0 && (
+        <Failure error={list.error.value} onRetry={() => list.more()} />
       )}
       {list.isPaused.value && (
         <p class="hint">

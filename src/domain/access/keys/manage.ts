@@ -35,7 +35,7 @@ export interface KeyChange {
 
 export interface KeyManagementDeps extends Basics<"store" | "clock"> {
   keys: Keys;
-  roles: Pick<Roles, "require" | "known">;
+  roles: Pick<Roles, "idsOf" | "known">;
   tenancy: Pick<Tenancy, "findEnvironment" | "shareOrg" | "shareEnvironment">;
   /** Makes every node drop the cached key with this hash, within `keyLeaseMs`. */
   forgetEverywhere: (hash: string) => Promise<void>;
@@ -84,8 +84,7 @@ export function openKeyManagement(deps: KeyManagementDeps) {
     roleIds: readonly string[],
   ): Promise<string[]> {
     if (roleIds.length > keyRolesMax) throw invalid("role_ids", `at most ${keyRolesMax}`);
-    await roles.require(session, scope, "role_ids", roleIds);
-    return [...new Set(roleIds)];
+    return roles.idsOf(session, scope, "role_ids", roleIds);
   }
 
   /** At most one environment, of the caller's org; a platform key has none. */

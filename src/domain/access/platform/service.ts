@@ -36,7 +36,7 @@ export interface PlatformUserChange {
 export type PlatformUsers = ReturnType<typeof openPlatformUsers>;
 
 export interface PlatformUsersDeps extends Basics<"store" | "clock" | "ids"> {
-  roles: Pick<Roles, "known" | "require">;
+  roles: Pick<Roles, "known" | "idsOf">;
   /** Ends every session of the user, in the same transaction. */
   endSessions: (session: Session, userId: string) => Promise<void>;
   /** Forgets how issuers name the user, in the transaction that deletes it. */
@@ -80,8 +80,7 @@ export function openPlatformUsers(deps: PlatformUsersDeps) {
   const { store, clock, ids, roles, audit, scope, endSessions } = deps;
 
   async function readRoles(session: Session, roleIds: readonly string[]): Promise<string[]> {
-    await roles.require(session, scope, "role_ids", roleIds);
-    return [...new Set(roleIds)];
+    return roles.idsOf(session, scope, "role_ids", roleIds);
   }
 
   async function prepare(input: NewPlatformUser, roleIds: readonly string[]): Promise<PlatformUser> {

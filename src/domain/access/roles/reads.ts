@@ -59,10 +59,20 @@ export function openRoleReads(store: Store) {
       ];
     },
 
-    /** Throws `invalid(field)` unless the scope has all of these roles; the session holds the org. */
-    async require(session: Session, scope: RoleScope, field: string, roleIds: readonly string[]) {
-      const all = new Set((await known(session, scope)).map(({ id }) => id));
-      for (const id of roleIds) if (!all.has(id)) throw invalid(field, `role ${id.slice(0, 80)} not found`);
+    /** Ids of roles that are named by id or name. Throws `invalid(field)`; the session holds the org. */
+    async idsOf(
+      session: Session,
+      scope: RoleScope,
+      field: string,
+      words: readonly string[],
+    ): Promise<string[]> {
+      const all = await known(session, scope);
+      const ids = words.map((word) => {
+        const role = all.find(({ id }) => id === word) ?? all.find(({ name }) => name === word);
+        if (!role) throw invalid(field, `role ${word.slice(0, 80)} not found`);
+        return role.id;
+      });
+      return [...new Set(ids)];
     },
   };
 }

@@ -8,13 +8,13 @@ import { type AttributeOrder, findRuns } from "./attributes/find-runs.ts";
 import type { RunsPage } from "./lists/look.ts";
 import { pageOfRuns } from "./lists/page-of-runs.ts";
 import type { RunFilter } from "./rows.ts";
-import { parseRunStatus, runStatuses } from "./rules.ts";
+import { askedStatuses, parseRunStatus } from "./rules.ts";
 
 export interface ListRunsInput extends PageQuery {
   functionId?: string;
   eventId?: string;
   search?: string;
-  /** `running`, `RUNNING` or `RUN_STATUS_RUNNING`. */
+  /** `running`, `RUNNING` or `RUN_STATUS_RUNNING`; `held` and others of one reason of a pause. */
   statuses?: readonly string[];
   /** RFC 3339, as `until`. */
   since?: string;
@@ -73,7 +73,7 @@ export function toFilter(environmentId: string, input: ListRunsInput): RunFilter
     if (!status)
       throw invalid(
         "statuses",
-        `unknown run status "${text.slice(0, 40)}" (one of ${runStatuses.join(", ")})`,
+        `unknown run status "${text.slice(0, 40)}" (one of ${askedStatuses.join(", ")})`,
       );
     return status;
   });

@@ -6,17 +6,8 @@ import type { Seams, Store } from "../../../store/store.ts";
 import { type AttributeRange, attributesOf, attributesOfRun, hasAttribute } from "./attributes/ranges.ts";
 import { neverWakesAt } from "./execution/commit-reports.ts";
 import { markedRun, markedStep, type RedactedRow, type RedactedRunRow } from "./redacted.ts";
-import { statusOf, storedStatuses } from "./rules.ts";
-import type {
-  CompletedStep,
-  ExecutionState,
-  Run,
-  RunError,
-  RunStatus,
-  Step,
-  StepStatus,
-  StepType,
-} from "./run.ts";
+import { type AskedStatus, statusOf, storedStatuses } from "./rules.ts";
+import type { CompletedStep, ExecutionState, Run, RunError, Step, StepStatus, StepType } from "./run.ts";
 
 interface RunRow extends RedactedRunRow {
   id: string;
@@ -76,7 +67,7 @@ export interface RunFilter {
   eventId?: string;
   /** Of run id, function id or event name; what looks like the id of a run or an event is one. */
   search?: string;
-  statuses: readonly RunStatus[];
+  statuses: readonly AskedStatus[];
   since?: Instant;
   until?: Instant;
   /** Only runs with compensations that failed for good. */

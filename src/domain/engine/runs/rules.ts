@@ -16,11 +16,25 @@ const statusOfState: Record<ExecutionState, { status: RunStatus; pauseReason: st
   resuming: { status: "running", pauseReason: null },
 };
 
-const statesOfStatus: Partial<Record<RunStatus, readonly ExecutionState[]>> = {
+/** What a filter says: a status, or one reason of a pause; `paused` is all of them. */
+export type AskedStatus =
+  | RunStatus
+  | "sleeping"
+  | "waiting_for_event"
+  | "waiting_for_child"
+  | "held"
+  | "deployment_gone";
+
+const statesOfStatus: Partial<Record<AskedStatus, readonly ExecutionState[]>> = {
   waiting_for_capacity: ["queued"],
   running: ["leased", "resuming"],
   waiting: ["retrying"],
   paused: ["sleeping", "waiting", "invoking", "held", "stranded"],
+  sleeping: ["sleeping"],
+  waiting_for_event: ["waiting"],
+  waiting_for_child: ["invoking"],
+  held: ["held"],
+  deployment_gone: ["stranded"],
 };
 
 export function statusOf(
@@ -31,13 +45,25 @@ export function statusOf(
   return statusOfState[state ?? "queued"];
 }
 
+/** Whether a filter by these words takes a run. */
+export const isAmong = (words: readonly AskedStatus[], run: ReturnType<typeof statusOf>): boolean =>
+  words.some(
+    (word) =>
+      word === run.status ||
+      statesOfStatus[word]?.some((state) => {
+        const { status, pauseReason } = statusOfState[state];
+        return status === run.status && pauseReason === run.pauseReason;
+      }),
+  );
+
 /** The statuses of ended runs, and the states of executions, that a filter by status selects. */
-export function storedStatuses(statuses: readonly RunStatus[]): {
+export function storedStatuses(statuses: readonly AskedStatus[]): {
   ended: RunStatus[];
   states: ExecutionState[];
 } {
   const states = statuses.flatMap((status) => statesOfStatus[status] ?? []);
-  return { ended: statuses.filter((status) => statesOfStatus[status] === undefined), states };
+  const ended = statuses.filter((status): status is RunStatus => statesOfStatus[status] === undefined);
+  return { ended, states };
 }
 
 export const runStatuses: readonly RunStatus[] = [
@@ -50,12 +76,17 @@ export const runStatuses: readonly RunStatus[] = [
   "cancelled",
 ];
 
+/** What filters by status take. */
+export const askedStatuses: readonly AskedStatus[] = [
+  ...new Set([...runStatuses, ...(Object.keys(statesOfStatus) as AskedStatus[])]),
+];
+
 /** `running`, `RUNNING` and `RUN_STATUS_RUNNING` all mean the same. */
-export function parseRunStatus(text: string): RunStatus | undefined {
+export function parseRunStatus(text: string): AskedStatus | undefined {
   const word = text.toLowerCase().replace(/^run_status_/, "");
   // Earlier clients send this word.
   if (word === "pending") return "waiting_for_capacity";
-  return runStatuses.find((status) => status === word);
+  return askedStatuses.find((status) => status === word);
 }
 
 /** Delay before attempt `attempt + 1`: initial x factor^(attempt - 1), capped. */

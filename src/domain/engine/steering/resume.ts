@@ -154,7 +154,8 @@ async function begin(
   if (execution) await rows.beginResume(session, runId, at + resumeHealMs);
   else
     await rows.revive(session, run, {
-      at: at + resumeHealMs,
+      at,
+      healAt: at + resumeHealMs,
       timeoutAt: rules.timeoutOfRevived(run, at),
       historyCount: (await rows.lastSequence(session, runId)) + 1,
       laneId,

@@ -244,19 +244,23 @@ export const undoResume = (session: Session, row: ExecutionRow): Promise<number>
     sql`UPDATE executions SET state = ${row.state}, wake_at = ${row.wake_at} WHERE run_id = ${row.run_id}`,
   );
 
-/** Makes a failed run active again: a new execution continues from the last fence, with one more attempt. */
+/**
+ * Makes a failed run active again: a new execution continues from the last fence, with one more attempt. At
+ * `healAt` the wake loop finishes a resume that a crashed node left.
+ */
 export async function revive(
   session: Session,
   run: SteeredRunRow,
   revival: {
     at: Instant;
+    healAt: Instant;
     timeoutAt: number | null;
     historyCount: number;
     laneId: string | null;
     undoCount: number;
   },
 ): Promise<void> {
-  const { at, timeoutAt, historyCount, laneId, undoCount } = revival;
+  const { at, healAt, timeoutAt, historyCount, laneId, undoCount } = revival;
   const attempt = run.attempt + 1;
   const most = Math.max(run.max_attempts, attempt);
   await session.run(sql`UPDATE runs SET status = 'active', trouble = NULL, undo_failed = NULL, error = NULL, error_group = NULL,
@@ -265,7 +269,7 @@ export async function revive(
   await session.run(sql`INSERT INTO executions (run_id, environment_id, function_id, function_version, state, wake_at,
       execution_seq, attempt, max_attempts, started_at, step_count, history_count, lost_count, timeout_at, parent_run_id,
       lane_id, undo_count, seen_position)
-    VALUES (${run.id}, ${run.environment_id}, ${run.function_id}, ${run.function_version}, 'resuming', ${at},
+    VALUES (${run.id}, ${run.environment_id}, ${run.function_id}, ${run.function_version}, 'resuming', ${healAt},
       ${run.execution_seq}, ${attempt}, ${most}, ${run.started_at},
       COALESCE((SELECT max(sequence) + 1 FROM steps WHERE run_id = ${run.id} AND sequence < ${sql.bigint(unranked)}), 0), ${historyCount}, 0,
       ${timeoutAt}, ${run.parent_run_id}, ${laneId}, ${undoCount}, COALESCE((SELECT position FROM heads WHERE environment_id = ${run.environment_id}), 0))`);

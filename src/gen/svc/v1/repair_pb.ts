@@ -38,7 +38,7 @@ export type RepairFilter = Message<"svc.v1.RepairFilter"> & {
   search: string;
 
   /**
-   * Those that the action is for when empty.
+   * Those that the action is for when empty; also sleeping, waiting_for_event, waiting_for_child, held and deployment_gone, each a reason of paused.
    *
    * @generated from field: repeated string statuses = 4;
    */
@@ -112,7 +112,7 @@ export type RepairFilterJson = {
   search?: string;
 
   /**
-   * Those that the action is for when empty.
+   * Those that the action is for when empty; also sleeping, waiting_for_event, waiting_for_child, held and deployment_gone, each a reason of paused.
    *
    * @generated from field: repeated string statuses = 4;
    */

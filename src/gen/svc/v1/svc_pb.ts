@@ -1823,7 +1823,7 @@ export type ListRunsRequest = Message<"svc.v1.ListRunsRequest"> & {
   eventId: string;
 
   /**
-   * Only runs of one of these statuses.
+   * Only runs of one of these statuses. JSON also takes sleeping, waiting_for_event, waiting_for_child, held and deployment_gone, each a reason of paused.
    *
    * @generated from field: repeated svc.v1.RunStatus statuses = 10;
    */
@@ -1933,7 +1933,7 @@ export type ListRunsRequestJson = {
   eventId?: string;
 
   /**
-   * Only runs of one of these statuses.
+   * Only runs of one of these statuses. JSON also takes sleeping, waiting_for_event, waiting_for_child, held and deployment_gone, each a reason of paused.
    *
    * @generated from field: repeated svc.v1.RunStatus statuses = 10;
    */

@@ -6,6 +6,7 @@ import type { Store } from "../../../../store/store.ts";
 import { candidatesMax } from "../../attributes/rules.ts";
 import { searchedFunctionsMax } from "../limits.ts";
 import * as rows from "../rows.ts";
+import { isAmong } from "../rules.ts";
 import { leadOf, ofFunctions } from "./leads.ts";
 import {
   type Candidates,
@@ -81,7 +82,7 @@ export async function pageOfRuns(store: Store, filter: rows.RunFilter, query: Pa
   const { statuses } = filter;
   return {
     // A run may have moved on since it was looked up.
-    runs: statuses.length === 0 ? found : found.filter(({ status }) => statuses.includes(status)),
+    runs: statuses.length === 0 ? found : found.filter((run) => isAmong(statuses, run)),
     nextCursor: next && writePlace(next),
     ...counted,
     scanned: look.scanned,
