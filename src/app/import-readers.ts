@@ -4,7 +4,12 @@ import {
   readName as readRoleName,
   requireFree as requireFreeRoleName,
 } from "../domain/access/roles/rules.ts";
-import { readLabel, requireColor, requireEnvironmentName } from "../domain/access/tenancy/rules.ts";
+import {
+  isEnvironmentName,
+  readLabel,
+  requireColor,
+  requireEnvironmentName,
+} from "../domain/access/tenancy/rules.ts";
 import { readEmail, readUserName } from "../domain/access/users/rules.ts";
 import { requireAttributeName } from "../domain/engine/attributes/rules.ts";
 import type { FunctionStatus } from "../domain/engine/functions/definition.ts";
@@ -129,7 +134,9 @@ const stepTypes = ["invoke", "compensate", "sleep", "wait_for_event", "invoke_fu
 /** Where a name means something else in one table. */
 const byTable: Readonly<Record<string, ColumnReader>> = {
   "projects.name": (value: string, field) => void readLabel(field, value, idCharsMax),
-  "environments.name": (value: string, field) => requireEnvironmentName(value, field),
+  // Versions before 0.41 let one be named `current`.
+  "environments.name": (value: string, field) =>
+    isEnvironmentName(value) ? undefined : requireEnvironmentName(value, field),
   "functions.status": oneOf(...functionStatuses),
   "functions.mode": oneOf("pull", "push"),
   "events.name": (value: string, field) => requireEventName(field, value),

@@ -214,15 +214,34 @@ function followed(
   };
 }
 
+/**
+ * The router takes a slash at the end as none. Clients that resolve `…/keys/..` send such a path: a DELETE of
+ * it would take away what is above the thing that was named.
+ */
+function onlyWhole(surface: Surface, { handle, ...route }: ServedRoute): ServedRoute {
+  if (route.method !== "DELETE" || route.path.endsWith("...}")) return { ...route, handle };
+  return {
+    ...route,
+    handle(request, params, server) {
+      const { pathname } = new URL(request.url);
+      if (!pathname.endsWith("/")) return handle(request, params, server);
+      const base = { ...surface.headers(request), "x-request-id": requestIdOf(request, surface.edge.ids) };
+      return restFault(new Fault("not_found", `no such route: DELETE ${pathname}`), base);
+    },
+  };
+}
+
 function allRoutes(surface: Surface, options: EdgeOptions): ServedRoute[] {
   const registry = options.registry.map(prepare);
   const rest = registry.flatMap((prepared) => {
     if (prepared.operation.mode !== "unary") return [];
-    return restBindings(prepared.operation).map((binding) => ({
-      ...parseRoute(binding.route),
-      isPublic: prepared.operation.action === null,
-      handle: restHandler(surface, prepared, binding),
-    }));
+    return restBindings(prepared.operation).map((binding) =>
+      onlyWhole(surface, {
+        ...parseRoute(binding.route),
+        isPublic: prepared.operation.action === null,
+        handle: restHandler(surface, prepared, binding),
+      }),
+    );
   });
   const pages = (options.pages ?? []).map((page) => pageRoute(surface, page));
   const upgrades = (options.upgrades ?? []).map((upgrade) => upgradeRoute(surface, upgrade));

@@ -34,9 +34,9 @@ export function openUnknownFields(host: { log: Log; metrics: Metrics; strict: bo
 
 /**
  * These operations refuse unknown fields on every protocol: a misspelt `expires_in` must not make a key that
- * never expires, and a misspelt `statuses` must not cancel every run of a function.
+ * never expires, and a misspelt `statuses` must not cancel or delete every run of a function.
  */
-const exact = /^(keys|roles|policies|users|secrets|platform|repairs|replays)\./;
+const exact = /^(keys|roles|policies|users|secrets|platform|repairs|replays)\.|^runs\.deleteMany$/;
 
 export const refusesUnknown = (fields: UnknownFields | undefined, { name }: Operation): boolean =>
   fields?.strict === true || exact.test(name);

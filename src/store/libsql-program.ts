@@ -46,6 +46,7 @@ class EnvironmentReader {
     this.#own = ask.ownName;
     const { storeFile, file, environmentId, heapBytes } = ask;
     connection.exec("PRAGMA trusted_schema = OFF");
+    connection.exec("PRAGMA case_sensitive_like = ON");
     connection.exec("PRAGMA temp_store = FILE");
     connection.exec(`PRAGMA hard_heap_limit = ${heapBytes}`);
     connection.exec(`ATTACH ${literal(`file:${addressed(storeFile)}?mode=ro`)} AS ${quoted(this.#store)}`);

@@ -109,6 +109,19 @@ describe.each(engines)("debounce on %s", (engine) => {
     expect(inputs.toSorted()).toEqual(['"[1]"', '"true"', "[1]", "true"]);
   });
 
+  test.each(["event.channel", "event.data.event.channel", "$.event.channel", "data.event.channel"])(
+    "a key %s is that of the data's own field `event`",
+    async (key) => {
+      const id = key.replaceAll(/\W/g, "_");
+      await register(id, { key, periodMs: 60_000 });
+      for (const channel of ["one", "two"]) await emit(`${id}.asked`, { event: { channel } });
+      // Without such a field `event.` stands for the event, and its data follows.
+      if (key.startsWith("event.c")) await emit(`${id}.asked`, { channel: "three" });
+      const wanted = key.startsWith("event.c") ? ["one", "three", "two"] : ["one", "two"];
+      expect((await entries(id)).map(({ debounce_key }) => debounce_key).toSorted()).toEqual(wanted);
+    },
+  );
+
   test("an entry that an older node armed takes both until it fires", async () => {
     await register("older", { key: "k", periodMs: 60_000 });
     await emit("older.asked", { k: "7" });

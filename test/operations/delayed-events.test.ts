@@ -78,6 +78,24 @@ describe.each(engines)("delayed events on %s", (engine) => {
     expect(await eventsNamed("kept.asked")).toEqual([]);
   });
 
+  test("a key that was used answers the first event, and nothing waits that could never come", async () => {
+    await rpc("RegisterFunction", { id: "used", triggers: [{ event: "used.asked" }] });
+    const later = { event: "used.asked", delayMs: 60_000, idempotencyKey: "used before" };
+    const { eventId, runIds, sequence } = (await rpc("Emit", { ...later, delayMs: undefined })).body;
+    expect((await rpc("Emit", later)).body).toEqual({ eventId, runIds, sequence });
+    const invoked = { functionId: "used", idempotencyKey: "an invoke's" };
+    expect((await rpc("InvokeFunction", invoked)).status).toBe(200);
+    const refused = await rpc("Emit", { ...later, idempotencyKey: "an invoke's" });
+    expect(refused.body).toMatchObject({ code: "already_exists" });
+    expect((await waiting()).filter(({ name }) => name === "used.asked")).toEqual([]);
+    // Asked again after its time, as a client does that heard no answer.
+    const again = { event: "asked.again", delayMs: 60_000, idempotencyKey: "again" };
+    expect((await rpc("Emit", again)).body).toMatchObject({ eventId: "", delayedId: expect.any(String) });
+    await ripen("asked.again");
+    await tickAll();
+    expect((await rpc("Emit", again)).body).toMatchObject({ eventId: expect.stringMatching(/^evt_/) });
+  });
+
   test("a time that is over emits soon, and a page ends where the next begins", async () => {
     await rpc("Emit", { event: "past.asked", at: "2020-01-01T00:00:00Z" });
     await tickAll();

@@ -106,6 +106,17 @@ describe.each(engines)("environment selection on %s", (engine) => {
     for (const name of ["", "Upper", "under_score", "dot.dot", "ünïcode", "x".repeat(64)]) {
       await expect(make(name)).rejects.toMatchObject({ kind: "invalid_argument", field: "name" });
     }
+    // The word that stands for the environment of a key: no request could choose one of that name.
+    for (const [method, path] of [
+      ["POST", "/api/v1/environments"],
+      ["PUT", `/api/v1/environments/${id}`],
+    ] as const) {
+      const { status, body } = await open.api(path, { method, body: { name: "current" } });
+      expect({ status, message: body.message }).toEqual({
+        status: 400,
+        message: "name: must not be current: it stands for the environment of a key",
+      });
+    }
     await expect(make("with-head-1")).rejects.toMatchObject({ kind: "already_exists" });
     await expect(
       tenancy.createEnvironment({ orgId: "org_other", name: "with-head-1" }),

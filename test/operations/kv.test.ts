@@ -110,6 +110,13 @@ describe.each(engines)("buckets and keys on %s", (engine) => {
       ])
         expectFault(answer, 400, { message: `key: ${rule}`, field: "key" });
     expectFault(await put(`${base}/names/keys/%`, "x"), 400, { field: "key" });
+    expectFault(await put(`${base}/names/keys/a?ttl_seconds=-1`, "x"), 400, {
+      message: "ttl_seconds: must be at least 0",
+    });
+    // What clients make of `…/keys/..` before they send it.
+    const cut = await remove(`${base}/names/`);
+    expectFault(cut, 404, { message: `no such route: DELETE ${base}/names/` });
+    expect(await textOf(pathOf("names", "cmd%2F1"))).toBe("2");
   });
 
   test("what is wrong with a bucket is named, and nothing is made", async () => {

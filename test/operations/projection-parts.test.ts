@@ -81,6 +81,13 @@ describe.each(engines)("polls of one partition on %s", (engine) => {
     expect(await pollMine(name)).toEqual([other.id]);
   });
 
+  test("are of the data's own field `event` where the key names one", async () => {
+    const { name, event } = await caller.registered("inner", { partitionKey: "event.id" });
+    const mine = await caller.emit(event, { event: { id: "mine" } });
+    await caller.emit(event, { event: { id: "other" } });
+    expect(await pollMine(name)).toEqual([mine.id]);
+  });
+
   test("begin again where a rebuild puts the cursor, before anything that was looked through", async () => {
     const { name, event } = await caller.registered("earlier", byId);
     const more = await caller.emit(`${event}.too`, { id: "mine" });

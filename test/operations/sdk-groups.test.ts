@@ -60,6 +60,10 @@ describe.each(engines)("client.groups on %s", (engine) => {
       status: "paused",
       pattern: "events:book.*",
     });
+    const left = { pattern: undefined, maxInflight: undefined, metadata: undefined } as object;
+    expect(await groups.update("books", { ...left, maxRedeliveries: 9 })).toMatchObject({
+      ...{ pattern: "events:book.*", maxInflight: 5, metadata: { a: 1 }, maxRedeliveries: 9 },
+    });
     await groups.create("books", { namespace: "other", pattern: "topic:x" });
     const page = await groups.list({ status: "active" });
     expect([page.totalCount, page.groups.map(({ namespace }) => namespace)]).toEqual([1, ["other"]]);

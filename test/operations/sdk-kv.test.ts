@@ -66,6 +66,23 @@ describe.each(engines)("client.kv and client.config on %s", (engine) => {
     expect(await kv.bucket("one")).toBeUndefined();
   });
 
+  test("a key that a URL would resolve away names no other thing, least of all its bucket", async () => {
+    const { kv, config, events } = client();
+    await kv.createBucket("kept");
+    await kv.put("kept", "a", "1");
+    for (const work of [
+      ...["", ".", ".."].flatMap((key) => [kv.delete("kept", key), kv.get("kept", key)]),
+      ...[kv.put("kept", "..", "2"), kv.bucket(""), config.get(""), config.delete("."), events.get("")],
+    ]) {
+      const { code, message } = await failure(work);
+      expect({ code, message }).toEqual({
+        code: "invalid_argument",
+        message: expect.stringContaining("name"),
+      });
+    }
+    expect((await kv.get("kept", "a"))!.text()).toBe("1");
+  });
+
   test("a watch tells changes in order, from where it is told, and ends with its bucket", async () => {
     const { kv } = client();
     await kv.createBucket("watched", { history: 64 });

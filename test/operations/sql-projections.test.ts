@@ -102,6 +102,7 @@ describe.each(engines)("SQL projections on %s", (engine) => {
     expect(await of("total > 5 AND NOT (id = 'b')")).toEqual(["a"]);
     expect(await of("id IN ('a', 'b') AND n BETWEEN 0 AND 7")).toEqual(["b", "a"]);
     expect(await of("id LIKE 'a%' OR ok IS NULL")).toEqual(["a"]);
+    expect(await of("id LIKE 'A%' OR id LIKE 'a\\%'")).toEqual([]);
     expect(await of("id = 'a'' OR 1=1'")).toEqual([]);
     expect(await of("", { limit: 1, offset: 1 })).toEqual(["a"]);
     const one = await caller.ok("QuerySQLProjection", { name, limit: 1 });

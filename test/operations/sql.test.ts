@@ -48,6 +48,21 @@ describe.each(engines)("SQL on %s", (engine) => {
     expect(found.body.rows).toEqual([{ values: ["2"] }]);
   });
 
+  test("LIKE tells letters apart, ILIKE does not, and a backslash escapes, on both engines", async () => {
+    const holds = async (test: string) =>
+      (await ask(`SELECT count(*) FROM events WHERE ${test}`)).body.rows[0].values[0];
+    for (const [test, count] of [
+      ["name LIKE 'order.p%'", "2"],
+      ["name LIKE 'Order.p%'", "0"],
+      ["name NOT LIKE 'ORDER%'", "2"],
+      ["name ILIKE 'Order.PAID'", "1"],
+      ["name NOT ILIKE 'Order.PAID'", "1"],
+      ["'10%' LIKE '10\\%' AND NOT '10x' LIKE '10\\%'", "2"],
+      ["'10%' ILIKE '10X%' ESCAPE 'X'", "2"],
+    ] as const)
+      expect([test, await holds(test)]).toEqual([test, count]);
+  });
+
   test.each(protocols)("the same over %s", async (protocol) => {
     const client = createClient(QueryService, transportOf(protocol, server));
     const headers = { authorization: `Bearer ${server.adminKey}` };

@@ -53,6 +53,15 @@ describe.each(engines)("triggers with patterns on %s", (engine) => {
     expect(await startedBy("called.indirectly")).toEqual(["named", "listener"]);
   });
 
+  test("a function that says which events of its own name it takes starts for no other", async () => {
+    await register("picky.asked", { event: "picky.asked", expression: "data.total > 5" });
+    expect(await startedBy("picky.asked", { total: 5 })).toEqual([]);
+    expect(await startedBy("picky.asked")).toEqual([]);
+    expect(await startedBy("picky.asked", { total: 6 })).toEqual(["picky.asked"]);
+    await register("picky.asked", { event: "another.asked", expression: "data.total > 5" });
+    expect(await startedBy("picky.asked")).toEqual(["picky.asked"]);
+  });
+
   test("a function with a pattern has event triggers: and no run may invoke it", async () => {
     await register("parent", { event: "parent.asked" });
     const worker = pullWorker(server, "w");

@@ -122,3 +122,16 @@ test("every option that exists is taken, whatever it holds", () => {
   });
   expect(worker.id).toBe("w");
 });
+
+test("a bound of a deletion that has no value deletes nothing", async () => {
+  const { runs } = createClient({ url: "http://127.0.0.1:1" });
+  for (const [name, value] of [
+    ...[
+      ["functionId", undefined],
+      ["functionId", ""],
+      ["statuses", undefined],
+      ["until", undefined],
+    ],
+  ] as [string, unknown][])
+    await expect(runs.deleteMany({ [name]: value })).rejects.toThrow(`runs.deleteMany: ${name} has no value`);
+});

@@ -95,6 +95,13 @@ test("events are folded in memory, a state for each partition", async () => {
   const byEntity = totals({ partitionKey: "$.entity_id" });
   const appended = { ...placed("ada", 2), entityId: "o1" };
   expect((await testProjection(byEntity).fold([appended])).states).toEqual({ o1: { count: 1, total: 2 } });
+  const byField = createProjection({
+    ...{ name: "posts", events: ["posted"], partitionKey: "event.channel", initialState: 0 },
+    reduce: (count: number) => count + 1,
+  });
+  const posts = [{ event: { channel: "a" } }, { channel: "b" }, { event: { data: "none" } }];
+  const folded = await testProjection(byField).fold(posts.map((data) => ({ event: "posted", data })));
+  expect(folded.states).toEqual({ a: 1, b: 1, __global__: 1 });
 });
 
 test("an event that fails stops its partition, with the state as it was before", async () => {

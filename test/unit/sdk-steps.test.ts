@@ -245,6 +245,18 @@ test("waits: path against the trigger, literal, deadline; the event is the resul
   expect(asked).toEqual([{ name: "go", event: "go", match: "n", matchValue: 5, payload: { ask: 1 } }]);
 });
 
+test("a wait's path of the data's own field `event` is read as on the server", async () => {
+  const waiting = createFunction({ id: "f", event: "posted" }, ({ step }) =>
+    step.waitForEvent("answered", { match: "event.channel", timeout: "1d" }),
+  );
+  const inChannel = (channel: string) => ({ event: { channel }, channel: "same" });
+  const { output } = await testFunction(waiting)
+    .deliver("answered", inChannel("two"), { after: "1h" })
+    .deliver("answered", inChannel("one"), { after: "2h" })
+    .run(inChannel("one"));
+  expect(output).toMatchObject({ data: inChannel("one") });
+});
+
 test("waits for several events: the first, all of them, none", async () => {
   const waiting = make(async ({ step }) => {
     const any = await step.waitForAny("any", {

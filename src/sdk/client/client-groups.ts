@@ -75,11 +75,9 @@ export function groupCalls(transport: Transport): GroupCalls {
     },
     async update(name, change) {
       const fields = fieldsOf(change);
-      // A mask, so that an empty filter is taken as one.
-      const message = {
-        group: { ...named(name, change), ...fields },
-        updateMask: Object.keys(fields).join(","),
-      };
+      // A mask, so that an empty filter is taken as one; what is undefined stays as it is.
+      const given = Object.keys(fields).filter((field) => fields[field] !== undefined);
+      const message = { group: { ...named(name, change), ...fields }, updateMask: given.join(",") };
       return readGroup(await call("UpdateConsumerGroup", message, safe));
     },
     async delete(name, options) {

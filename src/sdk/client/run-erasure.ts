@@ -52,6 +52,10 @@ export function runErasureCalls(transport: Transport): RunErasureCalls {
 
     async deleteMany(options = {}) {
       requireKnown("runs.deleteMany", options, known);
+      // A value that its caller does not have must not delete the runs of all functions, for good.
+      for (const name of ["functionId", "statuses", "until"] as const)
+        if (name in options && (options[name] ?? "") === "")
+          throw new TypeError(`runs.deleteMany: ${name} has no value: leave it out to set no such bound`);
       const { statuses = [], until, ...given } = options;
       const message = {
         ...given,

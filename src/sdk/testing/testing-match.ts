@@ -12,10 +12,7 @@ type WaitFilter = Extract<Yield, { type: "wait_for_event" }>["event_filter"];
 
 /** The value at a path inside data; `data.`, `event.data.` and `$.data.` in front are left out. */
 export function valueAt(data: unknown, path: string): unknown {
-  const own = path
-    .replace(/^\$\./, "")
-    .replace(/^event\./, "")
-    .replace(/^data\./, "");
+  const own = path.replace(/^(?:\$\.|event\.)?data\.(?=.)|^\$\.(?=.)/, "");
   let value = data;
   for (const name of own.split(".")) value = (value as Record<string, unknown> | null | undefined)?.[name];
   return value;

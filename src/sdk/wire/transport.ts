@@ -107,6 +107,17 @@ export const variable = (name: string): string | undefined => globalThis.process
 const isAway = ({ code, status }: SvcError): boolean =>
   code === "unreachable" || code === "timeout" || status === 502 || status === 503;
 
+/** An empty name, or one that URLs resolve away: the request would be about what is above it. */
+const strayName = /^[^?]*\/\.{0,2}(?:[/?]|$)/;
+
+function requireNames(path: string): void {
+  if (strayName.test(path))
+    throw new SvcError("invalid_argument", `${path}: a name in a path must not be empty, . or ..`, {
+      status: 400,
+      unsent: true,
+    });
+}
+
 /** `work`, which continues for others when the signal is raised. */
 const unlessAborted = (work: Promise<void>, signal: AbortSignal): Promise<void> =>
   new Promise((done, failed) => {
@@ -164,6 +175,7 @@ export function createTransport(options: Omit<ConnectionOptions, "timeout"> = {}
   if (resolved && environment !== undefined) base["x-svc-environment"] = environment;
 
   async function exchange<Answer>(request: Request): Promise<Answer> {
+    requireNames(request.path);
     const given = request.bytes ?? request.text;
     const body = given ?? (request.body === undefined ? undefined : jsonToSend(request.body));
     const traceparent = options.traceparent?.();

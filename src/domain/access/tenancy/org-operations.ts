@@ -111,7 +111,7 @@ const tenantsOperations = (orgs: Orgs): Operation[] => [
     input: Type.Object({
       org_name: described(text, "Name of the org, at most 200 characters."),
       env_name: Type.Optional(
-        described(text, "Name of its environment, at most 63 bytes; `production` when left out."),
+        described(text, "Name of its environment, at most 63 bytes; `default` when left out."),
       ),
     }),
     output: Type.Object({

@@ -1,4 +1,5 @@
 import { Fault, invalid } from "../../../kit/fault.ts";
+import { ownEnvironment } from "../../../kit/named-environment.ts";
 import { environmentNameBytesMax } from "./limits.ts";
 
 /** What every installation has from its first boot on. */
@@ -21,6 +22,8 @@ export function requireEnvironmentName(name: string, field = "name"): void {
   if (!isEnvironmentName(name)) {
     throw invalid(field, `at most ${environmentNameBytesMax} characters of a-z, 0-9 and -`);
   }
+  if (name === ownEnvironment)
+    throw invalid(field, `must not be ${ownEnvironment}: it stands for the environment of a key`);
 }
 
 export const unknownEnvironment = (): Fault => new Fault("invalid_argument", "unknown environment");

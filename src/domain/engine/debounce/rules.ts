@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import { valueAt } from "../../../kit/data-path.ts";
 import { sleepMsMax } from "../../../kit/limits.ts";
 
 /** A longer value is replaced by its hash. */
@@ -17,16 +18,13 @@ const none = { key: sharedKey, kind: "none" } as const;
 
 /**
  * The value at a path of the event's data, as text: `userId`, `data.userId`, `items.0.id`. Objects are
- * written as JSON; a value that is too long for a key is replaced by its hash.
+ * written as JSON; a value that is too long for a key is replaced by its hash. Where there is none at
+ * `event.userId`, the path means `userId`.
  */
 export function keyOf(path: string | undefined, data: unknown): { key: string; kind: KeyKind } {
   if (path === undefined) return none;
-  let value = data;
-  for (const part of path.replace(/^(\$\.|event\.)?(data\.)?/, "").split(".")) {
-    if (typeof value !== "object" || value === null || !Object.hasOwn(value, part)) return none;
-    value = (value as Record<string, unknown>)[part];
-  }
-  if (value === null || value === undefined || value === "") return none;
+  const value = valueAt(data, path) ?? valueAt(data, path.replace(/^event\./, ""));
+  if (value === undefined || value === "") return none;
   const isText = typeof value === "string";
   const text = isText ? (value as string).toWellFormed().replaceAll("\0", "\uFFFD") : JSON.stringify(value);
   const key = Buffer.byteLength(text) <= debounceKeyBytesMax ? text : `sha256:${hashOf(text)}`;

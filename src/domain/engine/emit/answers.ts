@@ -89,6 +89,17 @@ export async function answersOf(
   return answers;
 }
 
+/** What an emit of a key that was used before comes to; undefined for a key that is free. */
+export async function answerToUsed(
+  store: Pick<Store, "all" | "seams">,
+  environmentId: string,
+  draft: EventDraft,
+): Promise<Emitted | Fault | undefined> {
+  const item = { ...keyedOf(draft, undefined), environmentId };
+  const [row] = (await usedKeys(store, [item])).values();
+  return row && firstOf(row, item);
+}
+
 /** The first use of each of these items' keys, by the keys' names. */
 export async function usedKeys(
   store: Pick<Store, "all" | "seams">,

@@ -9,6 +9,7 @@ import { withTraceparent } from "../../../kit/trace-context.ts";
 import { ttlCache } from "../../../kit/ttl-cache.ts";
 import { type Session, StoreError } from "../../../store/store.ts";
 import type { RequireRoom } from "../quotas/service.ts";
+import { answerToUsed, type Emitted } from "./answers.ts";
 import { type DueDeps, openDueEmits } from "./delayed-due.ts";
 import * as rows from "./delayed-rows.ts";
 import { delayedCountKeptMs, delayedEventsMax, delayMsMax } from "./limits.ts";
@@ -58,8 +59,11 @@ export function openDelayedEvents(deps: DelayedDeps) {
   });
 
   return {
-    /** A repeated idempotency key answers the first event that waits under it. */
-    async schedule(draft: EventDraft, when: WhenInput, origin: EmitOrigin): Promise<DelayedEvent> {
+    /**
+     * A repeated idempotency key answers the first event: the one that was emitted, or the one that waits.
+     * `already_exists` for a key that names something else.
+     */
+    async schedule(draft: EventDraft, when: WhenInput, origin: EmitOrigin): Promise<Emitted> {
       const { environmentId } = origin;
       const now = clock.now();
       const row = {
@@ -68,6 +72,9 @@ export function openDelayedEvents(deps: DelayedDeps) {
         due_at: dueAt(when, now),
         created_at: now,
       };
+      const used = await answerToUsed(store, environmentId, draft);
+      if (used instanceof Fault) throw used;
+      if (used) return used;
       await events.check(draft, origin);
       if (((await counts.get(environmentId))?.count ?? 0) >= delayedEventsMax)
         throw new Fault(
@@ -83,11 +90,11 @@ export function openDelayedEvents(deps: DelayedDeps) {
           await deps.shareEnvironment(session, environmentId);
           await rows.insertDelayed(session, row);
         });
-        return shown(row);
+        return waiting(row);
       } catch (error) {
         const isTaken = error instanceof StoreError && error.trouble === "unique";
         const first = isTaken ? await rows.findDelayed(store, environmentId, row.id) : undefined;
-        if (first) return shown(first);
+        if (first) return waiting(first);
         throw error;
       }
     },
@@ -122,6 +129,13 @@ export function openDelayedEvents(deps: DelayedDeps) {
     return `dly_${createHash("sha256").update(text).digest("hex").slice(0, 26)}`;
   }
 }
+
+const waiting = (row: rows.ListedDelay): Emitted => ({
+  eventId: "",
+  runIds: [],
+  position: undefined,
+  delayed: shown(row),
+});
 
 const shown = ({ id, name, due_at, created_at, sender }: rows.ListedDelay): DelayedEvent => ({
   ...{ id, name },

@@ -31,13 +31,18 @@ export function startedBy(
   if (triggers.length === 0 && !definitions.functions.has(draft.name)) return [];
   const started = new Map<string, FunctionRecord>();
   const wide = new Map<string, FunctionRecord>();
+  /** By a trigger of its own the function of this name takes some of these events, and not this one. */
+  let saysNo = false;
   for (const trigger of triggers) {
     const { expression, isWide, record } = trigger;
-    if (expression !== undefined && !verdicts?.get(expression)) continue;
+    if (expression !== undefined && !verdicts?.get(expression)) {
+      saysNo ||= !isWide && record.definition.id === draft.name;
+      continue;
+    }
     (isWide ? wide : started).set(record.definition.id, record);
   }
   // Browser clients invoke a function by emitting its id.
-  const named = started.size === 0 ? definitions.functions.get(draft.name) : undefined;
+  const named = started.size === 0 && !saysNo ? definitions.functions.get(draft.name) : undefined;
   if (named?.status === "active") {
     if (draft.startRefused) throw draft.startRefused;
     started.set(draft.name, named);

@@ -130,8 +130,7 @@ const emitOperations = (events: Events, delays: DelayedEvents) => [
       const { delayMs, at } = input;
       if (delayMs !== undefined || at !== undefined) {
         const origin = { ...originOf(call), sender: starterOf(call.caller) };
-        const delayed = await delays.schedule(draft, { delayMs, at }, origin);
-        return { eventId: "", runIds: [], position: undefined, delayed };
+        return delays.schedule(draft, { delayMs, at }, origin);
       }
       const [emitted] = await events.emit([draft], originOf(call));
       return asAsked(emitted!, input);

@@ -124,7 +124,8 @@ const deletions = (erasure: Erasure): Operation[] => [
     summary: "Deletes runs that are over, the oldest first: of a function, of some statuses, up to a time.",
     about: () => [],
     input: Type.Object({
-      functionId: Type.Optional(Type.String()),
+      // Empty it would mean the runs of all functions, which are gone for good then.
+      functionId: Type.Optional(Type.String({ minLength: 1 })),
       statuses: Type.Optional(Type.Array(Type.Union([Type.String(), Type.Integer()]), { maxItems: 20 })),
       until: Type.Optional(Type.String()),
       limit: Type.Optional(Type.Integer({ minimum: 0, maximum: deletedMax })),
@@ -133,7 +134,8 @@ const deletions = (erasure: Erasure): Operation[] => [
     rpc: rpc(
       SvcService.method.deleteRuns,
       (m) => ({
-        ...{ functionId: m.functionId, statuses: m.statuses.map(Number), limit: m.limit, reason: m.reason },
+        ...{ statuses: m.statuses.map(Number), limit: m.limit, reason: m.reason },
+        ...(m.functionId && { functionId: m.functionId }),
         ...(m.until && { until: rfc3339(instantOf(m.until)) }),
       }),
       (answer: { deleted: number; hasMore: boolean }) => answer,

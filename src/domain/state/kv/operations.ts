@@ -64,7 +64,7 @@ const aboutKey = ({ bucket, key }: { bucket: string; key: string }) => [
   { type: "kv", id: bucket },
 ];
 
-const integerOf = (given: string) => (/^\d{1,15}$/.test(given) ? Number(given) : given);
+const integerOf = (given: string) => (/^-?\d{1,15}$/.test(given) ? Number(given) : given);
 const booleanOf = (given: string) => (given === "true" ? true : given === "false" ? false : given);
 
 function queried(

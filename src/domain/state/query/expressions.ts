@@ -4,6 +4,8 @@ import { sqlDepthMax } from "./limits.ts";
 import {
   binaryOperators,
   cutting,
+  defaultFrame,
+  equalities,
   folding,
   functionNames,
   gathering,
@@ -13,7 +15,7 @@ import {
   typeNames,
   unaryOperators,
 } from "./names.ts";
-import { listOf, type NodeFields, type NodeReader, nodeOf, refused, type SqlNode } from "./nodes.ts";
+import { listOf, type NodeFields, type NodeReader, nodeOf, refused, type SqlNode, wordsOf } from "./nodes.ts";
 
 export interface ExpressionContext {
   dialect: StoreEngine;
@@ -166,6 +168,11 @@ export class ExpressionWriter {
     return this.#context.dialect === "postgres";
   }
 
+  /** A query of SQLite, whose LIKE reads as that of PostgreSQL. Tables and handlers keep what they have. */
+  get #isRead(): boolean {
+    return !this.#isPostgres && this.#context.subquery !== undefined;
+  }
+
   #refuse(about: string) {
     return this.#context.reader.refuse(about);
   }
@@ -238,7 +245,8 @@ export class ExpressionWriter {
       case "AEXPR_ILIKE": {
         const not = operator === "!~~*" ? "NOT " : "";
         const word = this.#isPostgres ? "ILIKE" : "LIKE";
-        return `(${this.byBytes(left())} ${not}${word} ${this.#pattern(fields.rexpr, depth)})`;
+        const fold = (text: string) => (this.#isRead ? `lower(${text})` : text);
+        return `(${this.byBytes(fold(left()))} ${not}${word} ${this.#pattern(fields.rexpr, depth, fold)})`;
       }
       case "AEXPR_BETWEEN":
         return `(${left()} BETWEEN ${range()})`;
@@ -256,13 +264,14 @@ export class ExpressionWriter {
   }
 
   /** The right side of LIKE; the parser writes ESCAPE as a call. */
-  #pattern(raw: unknown, depth: number): string {
+  #pattern(raw: unknown, depth: number, fold = (text: string) => text): string {
     const { kind, fields } = nodeOf(raw);
     const isEscaped =
       kind === "FuncCall" && this.#context.reader.name(listOf(fields.funcname).at(-1)) === "like_escape";
-    if (!isEscaped) return this.write(raw, depth);
+    const written = (one: unknown) => fold(this.write(one, depth));
+    if (!isEscaped) return `${written(raw)}${this.#isRead ? " ESCAPE '\\'" : ""}`;
     const [pattern, escaped] = listOf(fields.args);
-    return `${this.write(pattern, depth)} ESCAPE ${this.write(escaped, depth)}`;
+    return `${written(pattern)} ESCAPE ${written(escaped)}`;
   }
 
   #logic(fields: NodeFields, depth: number): string {
@@ -381,19 +390,9 @@ export class ExpressionWriter {
   }
 }
 
-/** Texts of any locale are equal where their bytes are. */
-const equalities: ReadonlySet<string> = new Set(["=", "<>"]);
-
 /** Types that sort by a locale where no other order is said. */
 export const isText = (type: string): boolean => /^(text|varchar|bpchar)\b/.test(type);
 
 /** A text as it was typed: it has no type yet, so that what stands beside it gives it one. */
 export const isLiteral = (raw: unknown): boolean =>
   nodeOf(raw).kind === "A_Const" && nodeOf(raw).fields.sval !== undefined;
-
-/** What the parser says of a window without a frame clause. */
-const defaultFrame = 1058;
-
-/** `A_ArrayExpr` for people. */
-const wordsOf = (kind: string): string =>
-  kind.startsWith("AEXPR_") ? kind.slice(6).toLowerCase().replaceAll("_", " ") : kind.replace(/^A_/, "");

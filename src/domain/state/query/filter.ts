@@ -140,7 +140,8 @@ class FilterReader {
       return `(${column} IS ${not}NULL)`;
     }
     const not = this.#takes("word", "NOT") ? "NOT " : "";
-    if (this.#takes("word", "LIKE")) return `(${column} ${not}LIKE ${this.#literal()})`;
+    if (this.#takes("word", "LIKE"))
+      return `(${column} ${not}LIKE ${this.#literal()}${this.#dialect === "libsql" ? " ESCAPE '\\'" : ""})`;
     if (this.#takes("word", "BETWEEN")) {
       const from = this.#literal();
       this.#expect("word", "AND");

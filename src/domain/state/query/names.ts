@@ -96,3 +96,9 @@ export const isOwnTable = (name: string): name is keyof typeof ownTables => Obje
 
 /** Tables of SQL projections. */
 export const projectionTable = /^proj_[a-z0-9_]{1,45}$/;
+
+/** Texts of any locale are equal where their bytes are. */
+export const equalities: ReadonlySet<string> = new Set(["=", "<>"]);
+
+/** What the parser says of a window without a frame clause. */
+export const defaultFrame = 1058;

@@ -56,3 +56,7 @@ export class NodeReader {
     return names[0]!;
   }
 }
+
+/** `A_ArrayExpr` for people. */
+export const wordsOf = (kind: string): string =>
+  kind.startsWith("AEXPR_") ? kind.slice(6).toLowerCase().replaceAll("_", " ") : kind.replace(/^A_/, "");
