@@ -95,18 +95,19 @@ export function openRunsPart(host: Host, { publishQueued, flow, secretValues }: 
   const runs = openRuns({
     ...{ store: publishingSteps(store, stepFrames), clock, log, watch, names },
     ...{ observers, wakers, secretValues, steps: stepFrames, definitionOf: definitionAt },
-    tellOutput: (runId) => {
-      if (bus.kind === "nats") written.publish({ from: host.nodeId, runId });
+    outputNews: {
+      tell(runId) {
+        if (bus.kind === "nats") written.publish({ from: host.nodeId, runId });
+      },
+      // Nodes on one PostgreSQL database without NATS do not hear of each other.
+      hearsAll: () => bus.connected() && (bus.kind === "nats" || store.engine === "libsql"),
+      watchEnd: ends.watch,
     },
   });
   written.listen(({ from, runId }) => {
     if (from !== host.nodeId) runs.outputs.wake(runId);
   });
-  observers.add({
-    ended(over) {
-      for (const { runId } of over) runs.outputs.wake(runId);
-    },
-  });
+  bus.onConnection(runs.outputs.wakeEvery);
   const back = openGiveBack({ runs, log, onQueued });
   const onUnsent = openUnsent({ runs, log, underWay: back.underWay });
   const dispatcher = openDispatcher({

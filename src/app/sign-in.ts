@@ -43,13 +43,13 @@ export function openSignInPart(host: Host, needs: SignInNeeds) {
   });
   const call = openOutwardCaller({ clock, guard });
   const exchange = openExchange({
+    ...{ clock, opened: issuers.opened },
     providers: openProviders({ clock, call, allowsHttp }),
-    opened: issuers.opened,
   });
-  const ends = openEnds({ ...{ store, log, exchange, throttle, sessions }, onEnded: onSessions });
+  const ends = openEnds({ ...{ clock, log, exchange, throttle, sessions }, onEnded: onSessions });
   const signIn = openIssuerSignIn({
     ...{ store, clock, ids, log, tenancy, roles, register, tokens },
-    ...{ people: signedIn, onBegun: onSessions },
+    ...{ people: signedIn, ends, onBegun: onSessions },
   });
   const identities = openIdentities({
     ...{ store, register, sessions, onEnded: onSessions },

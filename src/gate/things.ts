@@ -160,6 +160,16 @@ export async function hiderOfEvents(call: Pick<Call, "screen">): Promise<HidesEv
   return async (event) => (await screen?.refusalOf(thingsOfEvent(event))) !== undefined;
 }
 
+/** Of the ids of functions that another thing names, those that no deny policy hides from the caller. */
+export async function shownFunctions(call: Pick<Call, "screen">) {
+  const screen = await screenOfKinds(call, "function");
+  return async (ids: readonly string[]): Promise<string[]> => {
+    const shown: string[] = [];
+    for (const id of ids) if (!(await screen?.refusalOf(thingsOf("function", id)))) shown.push(id);
+    return shown;
+  };
+}
+
 /** A run as far as it shows the event that it began with. */
 interface Begun {
   eventName: string;

@@ -7,6 +7,14 @@ const expireSliceMin = 10;
 /** The least and the longest pause between slices: one that waited for a lock tells nothing of the store. */
 const breathMs = 1;
 const restMsMax = 1_000;
+/**
+ * From so many flushes of others a second on, the pause is `busyRests` times as long as the slice took, and
+ * slices are half as long; with fewer it is less, down to once as long.
+ */
+const busyFlushes = 20;
+const busyRests = 6;
+/** Flushes are counted over at least this long. */
+const countedMs = 250;
 
 interface TriedSlice {
   rows: number;
@@ -14,17 +22,32 @@ interface TriedSlice {
 }
 
 /** It took too long, and a larger one about as long: the time goes to round trips, and not to the rows. */
-const isInVain = ({ rows, tookMs }: TriedSlice, before: TriedSlice): boolean =>
-  tookMs > expireSliceMs && Number.isFinite(tookMs) && before.rows > rows && tookMs > before.tookMs * 0.75;
+const isInVain = ({ rows, tookMs }: TriedSlice, before: TriedSlice, fitsMs: number): boolean =>
+  tookMs > fitsMs && Number.isFinite(tookMs) && before.rows > rows && tookMs > before.tookMs * 0.75;
 
 /**
  * The size of the next slice: half of `rows` when the last one took too long, twice when it was short, or
  * when halving it had gained next to nothing.
  */
-export function nextSlice(rows: number, tookMs: number, before: TriedSlice = { rows, tookMs }): number {
-  const isLarger = tookMs < expireSliceMs / 4 || isInVain({ rows, tookMs }, before);
-  if (tookMs > expireSliceMs && !isLarger) return Math.max(expireSliceMin, Math.floor(rows / 2));
+export function nextSlice(
+  rows: number,
+  tookMs: number,
+  before: TriedSlice = { rows, tookMs },
+  fitsMs = expireSliceMs,
+): number {
+  const isLarger = tookMs < fitsMs / 4 || isInVain({ rows, tookMs }, before, fitsMs);
+  if (tookMs > fitsMs && !isLarger) return Math.max(expireSliceMin, Math.floor(rows / 2));
   return isLarger ? Math.min(expireSliceMax, rows * 2) : rows;
+}
+
+export interface SliceSizeOptions {
+  /**
+   * Flushes of the store so far, which are the writes that callers and runs wait for. What must keep up with
+   * them gives none.
+   */
+  flushCount?: () => number;
+  /** Longer where a slice holds up no other writer, and takes about as long however small it is. */
+  fitsMs?: number;
 }
 
 /** A store's `write`, or a leader's. */
@@ -33,12 +56,24 @@ type Write<Session> = <T>(work: (session: Session) => Promise<T>) => Promise<T>;
 /** Fits slices to the time that the last ones took: a run may have one step or ten thousand. */
 export class SliceSize {
   readonly #clock: Pick<Clock, "elapsed" | "sleep">;
+  readonly #flushCount: () => number;
+  readonly #fitsMs: number;
   #rows = expireSliceMax;
   #tookMs = 0;
+  #endedAt = 0;
   #before: TriedSlice | undefined;
+  #counted: { at: number; flushes: number };
+  /** How much others write, from 0 to 1. */
+  #traffic = 0;
 
-  constructor(clock: Pick<Clock, "elapsed" | "sleep">) {
+  constructor(
+    clock: Pick<Clock, "elapsed" | "sleep">,
+    { flushCount = () => 0, fitsMs = expireSliceMs }: SliceSizeOptions = {},
+  ) {
     this.#clock = clock;
+    this.#flushCount = flushCount;
+    this.#fitsMs = fitsMs;
+    this.#counted = { at: clock.elapsed(), flushes: flushCount() };
   }
 
   /** Rows that fit into the next transaction. */
@@ -67,16 +102,28 @@ export class SliceSize {
       return gone;
     } finally {
       const rows = this.#rows;
-      this.#rows = nextSlice(rows, deletedMs, this.#before);
+      this.#rows = nextSlice(rows, deletedMs, this.#before, this.#fitsMs / (1 + this.#traffic));
       this.#before = { rows, tookMs: deletedMs };
-      this.#tookMs = this.#clock.elapsed() - from;
+      this.#endedAt = this.#clock.elapsed();
+      this.#tookMs = this.#endedAt - from;
     }
   }
 
-  /** Between slices other writers have the store for as long as the last took, its commit included. */
+  /**
+   * Between slices other writers have the store: for as long as the last took, its commit included, or longer
+   * where they use it.
+   */
   rest(): Promise<void> {
-    const restMs = Math.min(restMsMax, Math.max(breathMs, this.#tookMs));
-    this.#tookMs = 0;
-    return this.#clock.sleep(restMs);
+    this.#count();
+    const restMs = Math.min(restMsMax, this.#tookMs * (1 + this.#traffic * (busyRests - 1)));
+    return this.#clock.sleep(Math.max(breathMs, this.#endedAt + restMs - this.#clock.elapsed()));
+  }
+
+  #count(): void {
+    const [at, flushes] = [this.#clock.elapsed(), this.#flushCount()];
+    const { at: from, flushes: before } = this.#counted;
+    if (at - from < countedMs) return;
+    this.#traffic = Math.min(1, ((flushes - before) * 1_000) / (at - from) / busyFlushes);
+    this.#counted = { at, flushes };
   }
 }

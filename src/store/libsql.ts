@@ -79,6 +79,7 @@ export async function openLibsql(options: LibsqlOptions): Promise<Store> {
     ...{ clock, connection: writing, unitsMax, groupMs, idleMs },
     onFailed: (trouble) => probe.note(trouble),
   });
+  let flushes = 0;
   let closed = false;
   const requireOpen = () => {
     if (closed) throw new StoreError("unavailable", "the store is closed");
@@ -127,6 +128,7 @@ export async function openLibsql(options: LibsqlOptions): Promise<Store> {
     },
     async flush<I, R extends object>(flush: Flush<I, R>, input: I) {
       requireOpen();
+      flushes++;
       return queue.submit({
         repeatable: true,
         run: () => {
@@ -137,6 +139,7 @@ export async function openLibsql(options: LibsqlOptions): Promise<Store> {
         },
       });
     },
+    flushCount: () => flushes,
     async ping() {
       requireOpen();
       await probe.ping();

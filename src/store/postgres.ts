@@ -95,6 +95,7 @@ export async function openPostgres(options: PostgresOptions): Promise<Store> {
   });
 
   const worthPreparing = preparedTexts();
+  let flushes = 0;
 
   const ask = (client: PostgresClient, query: Sql): Promise<Answer> => {
     const { text, values } = renderPostgres(query);
@@ -132,6 +133,7 @@ export async function openPostgres(options: PostgresOptions): Promise<Store> {
       flush: { postgres(input: I, seams: typeof postgresSeams): Sql },
       input: I,
     ) {
+      flushes++;
       const { text, values } = renderPostgres(flush.postgres(input, postgresSeams));
       return retryConflicts(async () => {
         const client = await hot.acquire();
@@ -142,6 +144,7 @@ export async function openPostgres(options: PostgresOptions): Promise<Store> {
         }
       });
     },
+    flushCount: () => flushes,
     ping: writable.ping,
     async now() {
       const [row] = await read({

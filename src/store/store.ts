@@ -110,6 +110,8 @@ export interface Store {
   write<T>(work: (session: Session) => Promise<T>): Promise<T>;
   /** Runs a flush; resolves after its commit is durable. Retried like `write`. */
   flush<I, R extends object>(flush: Flush<I, R>, input: I): Promise<R[]>;
+  /** Flushes that have begun here: how much callers and runs write. */
+  readonly flushCount: () => number;
   /** Rejects when nothing can be written; with NotWritable where the reason is known. */
   ping(): Promise<void>;
   /** The database's own clock, in milliseconds; libSQL answers this process's. */

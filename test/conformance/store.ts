@@ -257,7 +257,8 @@ export function storeConformance(subject: StoreUnderTest): void {
       }
     });
 
-    test("a flush answers its rows and keeps the rest", async () => {
+    test("a flush answers its rows and keeps the rest, and is counted", async () => {
+      const before = store.flushCount();
       const rows = await store.flush(addThings, [
         { id: "flush-b", n: 1, text: "b" },
         { id: "flush-x", n: -1, text: "falls out" },
@@ -268,6 +269,7 @@ export function storeConformance(subject: StoreUnderTest): void {
         { id: "flush-a", ord: 3 },
       ]);
       expect(await idsLike("flush-")).toEqual(["flush-a", "flush-b"]);
+      expect(store.flushCount() - before).toBe(1);
     });
 
     test("a flush that fails leaves nothing, and says why", async () => {

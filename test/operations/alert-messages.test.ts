@@ -1,8 +1,10 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { createHmac } from "node:crypto";
+import { dueDeliveries } from "../../src/domain/integrations/alerts/alert-rows.ts";
 import { sql } from "../../src/kit/sql.ts";
 import { type AlertWorld, openAlertWorld, waiting } from "../support/alert-world.ts";
 import { startMailServer, startSilentServer } from "../support/mail-server.ts";
+import { plant } from "../support/plant.ts";
 import { engines, startTestServer } from "../support/server.ts";
 import { until } from "../support/until.ts";
 
@@ -331,6 +333,26 @@ describe.each(engines)("messages of alerts on %s", (engine) => {
     expect((await asked("PutAlertRule", { name: `${name}-own`, ...rule })).status).toBe(200);
     await drop(`${name}-own`);
     await drop(name);
+  });
+
+  test("of each target the first message is due, whatever waits behind it, and environments take turns", async () => {
+    const { store } = world.server.running.domain;
+    // The leader's own looks pass over what is due so late.
+    const later = 4e12;
+    const message = (environment: string, target: string, alert: string, dueAt: string) => ({
+      ...{ environment_id: `'${environment}'`, target: `'${target}'`, alert_id: alert },
+      ...{ state: "'waiting'", due_at: dueAt },
+    });
+    const many = message("env_many", "often", "'alr_' || n", `${later} + n`);
+    await plant(store, "alert_deliveries", 50, many);
+    await plant(store, "alert_deliveries", 1, message("env_many", "once", "'alr_60'", `${later} + 60`));
+    await plant(store, "alert_deliveries", 1, message("env_many", "off", "'alr_99'", `${later} + 99`));
+    await plant(store, "alert_deliveries", 1, message("env_few", "often", "'alr_70'", `${later} + 70`));
+    const found = async (ofEach: number) =>
+      (await dueDeliveries(store, later + 80, { most: 10, ofEach })).map((row) => row.alert_id);
+    expect(await found(10)).toEqual(["alr_1", "alr_70", "alr_60"]);
+    expect(await found(1)).toEqual(["alr_1", "alr_70"]);
+    await world.write(sql`DELETE FROM alert_deliveries WHERE environment_id IN ('env_many', 'env_few')`);
   });
 
   test("an environment mails no more than its share", async () => {

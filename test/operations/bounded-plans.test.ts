@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { countEvents, eventsOf } from "../../src/domain/access/platform/audit-rows.ts";
+import { dueDeliveries } from "../../src/domain/integrations/alerts/alert-rows.ts";
 import { dueLetters, listLetters } from "../../src/domain/integrations/deliveries/letter-rows.ts";
 import { listDeliveries } from "../../src/domain/integrations/webhooks/rows.ts";
 import { openEventLog } from "../../src/domain/log/core/service.ts";
@@ -41,6 +42,9 @@ describe("rows that lists read of 60,000, of which none matches", () => {
     await plant(store, "webhook_dead_letters", stored, {
       ...{ ...own, endpoint_id: "'whe_1'", event_id: id("evt"), position: "n", dead_at: "n" },
     });
+    await plant(store, "alert_deliveries", stored, {
+      ...{ ...own, alert_id: id("alr"), target: "'one'", state: "'waiting'", due_at: "n" },
+    });
     await plant(store, "streams", stored, { ...own, entity_id: id("order"), entity_type: "'order'" });
     await plant(store, "runs", stored, {
       ...{ ...own, id: id("run"), function_id: "'busy'", status: "'completed'", created_at: "n" },
@@ -80,6 +84,7 @@ describe("rows that lists read of 60,000, of which none matches", () => {
       () => listDeliveries(reader, failed, { before: "whd_9", offset: 0, bodyCharsMax: 1, ...page }),
     ],
     ["letters that are due", 20, () => dueLetters(reader, endpoint, 20)],
+    ["alert messages that are due", 4, () => dueDeliveries(reader, stored, { most: 64, ofEach: 16 })],
     ["letters", 60, () => listLetters(reader, endpoint, { limit: 20, offset: 40 })],
     [
       "streams behind a cursor",

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { endedStatuses } from "../../src/domain/record/erasure/rules.ts";
 import { openErasure } from "../../src/domain/record/erasure/service.ts";
 import { deleteRuns } from "../../src/domain/record/retention/rows.ts";
-import { testClock } from "../../src/kit/clock.ts";
+import { systemClock, testClock } from "../../src/kit/clock.ts";
 import { silentLog } from "../../src/kit/log.ts";
 import { plant } from "../support/plant.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
@@ -14,9 +14,8 @@ describe.each(engines)("many runs are deleted on %s", (engine) => {
   }, 60_000);
   afterAll(() => server.stop());
 
-  test("a call on a busy store ends with what it has deleted, and the next one goes on", async () => {
-    const { store } = server.running.domain;
-    await plant(store, "runs", 500, {
+  const plantRuns = (count: number) =>
+    plant(server.running.domain.store, "runs", count, {
       ...{
         environment_id: "'env_default'",
         id: "'run_many' || n",
@@ -25,19 +24,42 @@ describe.each(engines)("many runs are deleted on %s", (engine) => {
       },
       ...{ status: "'failed'", trouble: "'failed'", created_at: "n", ended_at: "n" },
     });
+  const others = { log: silentLog, deleteRuns, forgetBytes: async () => {}, forgetCaptures: async () => {} };
+  const { signal } = new AbortController();
+  const asked = { functionId: "many", statuses: endedStatuses, limit: 10_000, signal };
+
+  test("a call on a busy store ends with what it has deleted, and the next one goes on", async () => {
+    const { store } = server.running.domain;
+    await plantRuns(500);
     let elapsed = 0;
     const erasure = openErasure({
-      ...{ store, log: silentLog, deleteRuns, forgetBytes: async () => {}, forgetCaptures: async () => {} },
+      ...{ ...others, store },
       clock: { ...testClock(), elapsed: () => (elapsed += 20_000), sleep: async () => {} },
     });
-    const asked = { functionId: "many", statuses: endedStatuses, limit: 10_000 };
-    const { signal } = new AbortController();
     const answers: { deleted: number; hasMore: boolean }[] = [];
     while (answers.at(-1)?.hasMore !== false)
-      answers.push(
-        await erasure.deleteMany("env_default", { ...asked, isDenied: async () => false, signal }),
-      );
+      answers.push(await erasure.deleteMany("env_default", { ...asked, isDenied: async () => false }));
     expect(answers.length).toBeGreaterThan(1);
     expect(answers.reduce((sum, { deleted }) => sum + deleted, 0)).toBe(500);
+  }, 60_000);
+
+  test("calls at once take turns, a slice each", async () => {
+    const { store } = server.running.domain;
+    await plantRuns(900);
+    let [underWay, most] = [0, 0];
+    const write: typeof store.write = (work) =>
+      store.write(async (session) => {
+        most = Math.max(most, ++underWay);
+        try {
+          return await work(session);
+        } finally {
+          underWay--;
+        }
+      });
+    const erasure = openErasure({ ...others, store: { ...store, write }, clock: systemClock() });
+    const call = () => erasure.deleteMany("env_default", { ...asked, isDenied: async () => false });
+    const answers = await Promise.all([call(), call(), call()]);
+    expect(answers.reduce((sum, { deleted }) => sum + deleted, 0)).toBe(900);
+    expect(most).toBe(1);
   }, 60_000);
 });

@@ -1,16 +1,24 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { randomUUID } from "node:crypto";
 import type { JWTPayload } from "jose";
-import { keysAgainMs, providerTimeoutMs } from "../../src/domain/access/issuers/limits.ts";
+import { keysAgainMs, providerFailedMs, providerTimeoutMs } from "../../src/domain/access/issuers/limits.ts";
 import { systemClock } from "../../src/kit/clock.ts";
 import { sql } from "../../src/kit/sql.ts";
 import { TestBrowser } from "../support/oidc.ts";
-import { type HostileProvider, startHostileProvider } from "../support/oidc-hostile.ts";
+import {
+  type HostileProvider,
+  logoutEvent,
+  logoutOf,
+  openSignIns,
+  type SignIns,
+  sendLogout,
+  startHostileProvider,
+  type TokenMade,
+} from "../support/oidc-hostile.ts";
 import { startOrgs } from "../support/oidc-orgs.ts";
 import { engines, type TestServer } from "../support/server.ts";
 
 const clientId = "svc";
-const logoutEvent = "http://schemas.openid.net/event/backchannel-logout";
 
 // A server of its own: it may call one loopback address alone, and is not patient.
 describe.each(engines)("a provider that lies or fails, on %s", (engine) => {
@@ -28,6 +36,7 @@ describe.each(engines)("a provider that lies or fails, on %s", (engine) => {
     });
     server = orgs.server;
     provider = await startHostileProvider();
+    signIns = openSignIns(provider, clientId);
     id = await issuerAt(provider.issuer);
   }, 120_000);
   beforeEach(() => provider.behave());
@@ -37,49 +46,17 @@ describe.each(engines)("a provider that lies or fails, on %s", (engine) => {
   });
 
   const issuerAt = async (issuer: string, more: object = {}): Promise<string> => {
-    const body = {
-      name: "Login",
-      issuer,
-      client_id: clientId,
-      roles: [{ value: "eng", role: "developer" }],
-      ...more,
-    };
+    const roles = [{ value: "eng", role: "developer" }];
+    const body = { name: "Login", issuer, client_id: clientId, roles, ...more };
     const answer = await server.api("/api/v1/issuers", { body });
     if (answer.status !== 201) throw new Error(JSON.stringify(answer.body));
     return answer.body.id;
   };
   const start = (of = id) => `${server.url}/api/v1/auth/oidc/${of}/start`;
 
-  let caller = 0;
-  const codes = new Map<string, () => Promise<object>>();
-  /** A sign-in that came back with a code; `token` makes the ID token of what is asked for. */
-  async function signIn(token: (claims: JWTPayload) => unknown, of = id) {
-    return (await comeBack(token, of))();
-  }
-  /** Comes back to the server, each time that it is called. */
-  async function comeBack(token: (claims: JWTPayload) => unknown, of = id) {
-    const browser = new TestBrowser();
-    const begun = await browser.go(start(of));
-    const sent = new URL(begun.headers.get("location")!).searchParams;
-    const now = Math.floor(Date.now() / 1_000);
-    const claims = {
-      ...{ iss: provider.issuer, aud: clientId, sub: "ada", nonce: sent.get("nonce")! },
-      ...{ iat: now, exp: now + 300, email: "ada@first.example", groups: ["eng"] },
-    };
-    const code = randomUUID();
-    codes.set(code, async () => ({ id_token: await token(claims), access_token: "access" }));
-    provider.answers.token = (form) => codes.get(form.get("code")!)?.();
-    const callback = `${server.url}/api/v1/auth/oidc/${of}/callback?code=${code}&state=${sent.get("state")}`;
-    // Each from an address of its own: guesses are limited.
-    const cookie = [...browser.cookies(server.url)].map(([name, value]) => `${name}=${value}`).join("; ");
-    const headers = { cookie, "x-forwarded-for": `10.0.${caller >> 8}.${caller++ & 255}` };
-    return async () => {
-      const response = await fetch(callback, { redirect: "manual", headers });
-      const text = await response.text();
-      const session = /svc_dashboard_token=([^;]+)/.exec(response.headers.get("set-cookie") ?? "")?.[1];
-      return { status: response.status, text, session };
-    };
-  }
+  let signIns: SignIns;
+  const comeBack = (token: TokenMade, of = id) => signIns(token, start(of));
+  const signIn = async (token: TokenMade, of = id) => (await comeBack(token, of))();
   const good = (claims: JWTPayload) => provider.sign(claims);
 
   test("a token that is not the provider's, for us, of this sign-in and of now signs nobody in", async () => {
@@ -168,6 +145,7 @@ describe.each(engines)("a provider that lies or fails, on %s", (engine) => {
       },
     });
     const large = new Uint8Array(10 * 1024 * 1024).fill(0x20);
+    const zipped = { headers: { "content-encoding": "gzip" } };
     const answers: [string, () => unknown, number][] = [
       ["a refusal", () => Response.json({ error: "invalid_grant" }, { status: 400 }), 401],
       ["an error of its own words", () => ({ error: "<script>" }), 401],
@@ -177,11 +155,7 @@ describe.each(engines)("a provider that lies or fails, on %s", (engine) => {
       ["10 MiB", () => new Response(large), 503],
       ["a redirect", () => Response.redirect(`http://127.0.0.2:${trap.port}/`, 307), 503],
       ["nothing", () => new Promise(() => {}), 503],
-      [
-        "compressed",
-        () => new Response(Bun.gzipSync("{}"), { headers: { "content-encoding": "gzip" } }),
-        503,
-      ],
+      ["compressed", () => new Response(Bun.gzipSync("{}"), zipped), 503],
     ];
     for (const [name, answer, expected] of answers) {
       const browser = new TestBrowser();
@@ -243,13 +217,21 @@ describe.each(engines)("a provider that lies or fails, on %s", (engine) => {
     ];
     for (const [name, answer] of bad) {
       other.answers.discovery = () => answer;
-      const { status } = await new TestBrowser().go(start(of));
-      expect([name, status]).toEqual([name, 503]);
+      skippedMs += providerFailedMs;
+      other.asked.length = 0;
+      // Who comes a moment later is told at once.
+      for (let time = 0; time < 2; time++)
+        expect([name, (await new TestBrowser().go(start(of))).status]).toEqual([name, 503]);
+      expect([name, other.asked.length]).toEqual([name, 1]);
     }
     other.behave();
+    skippedMs += providerFailedMs;
     expect((await new TestBrowser().go(start(of))).status).toBe(302);
     await gone(other, of);
   });
+
+  const logoutClaims = (names: object) => logoutOf(provider, clientId, names);
+  const send = (token: unknown, of = id) => sendLogout(start(of), token);
 
   test("a logout token ends sessions once, and anything else ends none", async () => {
     const sid = randomUUID();
@@ -260,14 +242,7 @@ describe.each(engines)("a provider that lies or fails, on %s", (engine) => {
     const strangers = await signIn((claims) => good({ ...claims, ...stranger }));
     const isIn = async (key: string) => (await server.api("/api/v1/auth/session", { key })).status === 200;
     const now = Math.floor(Date.now() / 1_000);
-    const claims = {
-      ...{ iss: provider.issuer, aud: clientId, iat: now, jti: randomUUID(), sid },
-      events: { [logoutEvent]: {} },
-    };
-    const send = async (token: unknown, of = id) => {
-      const body = new URLSearchParams({ logout_token: String(token) });
-      return (await fetch(`${server.url}/api/v1/auth/oidc/${of}/logout`, { method: "POST", body })).status;
-    };
+    const claims = logoutClaims({ sid });
     const { events: _, ...noEvents } = claims;
     const bad: [string, unknown][] = [
       ["with a nonce", good({ ...claims, nonce: "x" })],
@@ -309,6 +284,31 @@ describe.each(engines)("a provider that lies or fails, on %s", (engine) => {
     expect(await send(unknown)).toBe(200);
   }, 60_000);
 
+  test("a sign-in during which the provider ends its session begins none, and the next one does", async () => {
+    for (const [sid, names] of [
+      ["ends-1", { sid: "ends-1" }],
+      ["ends-2", { sub: "ada" }],
+      [undefined, { sub: "ada" }],
+      [undefined, { sid: "of-others", sub: "ada" }],
+    ] as const) {
+      const during = await signIn(async (claims) => {
+        expect(await send(await good(logoutClaims(names)))).toBe(200);
+        return good({ ...claims, ...(sid && { sid }) });
+      });
+      expect([names, during.status, during.session]).toEqual([names, 401, undefined]);
+      expect((await signIn((claims) => good({ ...claims, sid: randomUUID() }))).status).toBe(302);
+    }
+    // At whatever moment it comes.
+    for (let round = 0; round < 8; round++) {
+      const sid = randomUUID();
+      const back = await comeBack((claims) => good({ ...claims, sid }));
+      const [, ended] = await Promise.all([back(), send(await good(logoutClaims({ sid })))]);
+      expect(ended).toBe(200);
+      const left = sql`SELECT id FROM sessions WHERE provider_sid = ${sid}`;
+      expect(await server.running.domain.store.all(left)).toEqual([]);
+    }
+  }, 60_000);
+
   test("a sign-in to which another site leads is begun at the sign-in page", async () => {
     const led = async (site: string | undefined, accept = "*/*") => {
       const headers = { accept, ...(site !== undefined && { "sec-fetch-site": site }) };
@@ -334,9 +334,10 @@ describe.each(engines)("a provider that lies or fails, on %s", (engine) => {
       device_authorization_endpoint: `${other.issuer}/token`,
     });
     const code = { device_code: "d", user_code: "AB-CD", verification_uri: "https://provider.example/d" };
+    let devices = 0;
     const begin = async (answer: object) => {
       other.answers.token = () => answer;
-      const headers = { "x-forwarded-for": `10.1.0.${caller++ & 255}` };
+      const headers = { "x-forwarded-for": `10.1.0.${devices++}` };
       return server.api(`/api/v1/auth/oidc/${of}/device`, { key: null, body: {}, headers });
     };
     for (const odd of [

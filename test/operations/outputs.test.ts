@@ -1,5 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { outputBytesMax, outputReadersMax } from "../../src/domain/engine/runs/outputs/limits.ts";
+import {
+  outputBytesMax,
+  outputReadersMax,
+  outputStoredBytesMax,
+} from "../../src/domain/engine/runs/outputs/limits.ts";
 import { sql } from "../../src/kit/sql.ts";
 import {
   type Client,
@@ -44,6 +48,13 @@ const live = createFunction({ id: "live" }, async ({ step, run }) => {
     await run.output("other").write({ n: 1 });
   });
 });
+const again = createFunction({ id: "again", retry: { maxAttempts: 2, delay: 10 } }, async ({ step, run }) =>
+  step.run("flood", async () => {
+    await run.output("tokens").write(run.attempt);
+    await gate;
+    if (run.attempt === 1) throw new Error("once more");
+  }),
+);
 const floods = createFunction({ id: "floods" }, async ({ step, run }) =>
   step.run("flood", async () => {
     const { write } = run.output("tokens");
@@ -66,7 +77,12 @@ describe.each(engines)("outputs of runs on %s", (engine) => {
   beforeAll(async () => {
     server = await startTestServer({ engine });
     client = createClient({ url: server.url, apiKey: server.adminKey });
-    worker = createWorker({ client, functions: [tells, live, floods], handleSignals: false, log: silent });
+    worker = createWorker({
+      client,
+      functions: [tells, live, floods, again],
+      handleSignals: false,
+      log: silent,
+    });
     await worker.start();
   }, 60_000);
   afterAll(async () => {
@@ -220,17 +236,29 @@ describe.each(engines)("outputs of runs on %s", (engine) => {
   }
 
   test("an output has its bound, which fails no run; rows go with the run, and no list or SQL shows them", async () => {
-    held();
-    const runId = await start("floods");
-    await peek(runId, 1);
     const { store } = server.running.domain;
-    await store.write((session) =>
-      session.run(sql`UPDATE run_outputs SET total = ${outputBytesMax - 10} WHERE run_id = ${runId}`),
-    );
-    goOn();
-    expect(await ended(runId)).toMatchObject({
-      ...{ status: "completed", output: ["failed_precondition", "failed_precondition"] },
-    });
+    const large = JSON.stringify(["x".repeat(outputBytesMax - 14)]);
+    /** The output has these bytes; where its chunks have fewer, the rest is superseded. */
+    const flooded = async (total: number, chunks = '["first"]', id = "floods") => {
+      held();
+      const runId = await start(id);
+      await peek(runId, 1);
+      await store.write((session) =>
+        session.run(sql`UPDATE run_outputs SET total = ${total}, chunks = ${chunks} WHERE run_id = ${runId}`),
+      );
+      goOn();
+      const { status, output } = await ended(runId);
+      expect(status).toBe("completed");
+      return { runId, output };
+    };
+    const refused = ["failed_precondition", "failed_precondition"];
+    expect((await flooded(outputBytesMax - 10, large)).output).toEqual(refused);
+    expect((await flooded(outputBytesMax - 10)).output).toEqual(["stored", "stored"]);
+    // A step that is tried again has room for what it writes anew.
+    const retried = await flooded(outputBytesMax, large, "again");
+    expect(dataOf(await allOf(retried.runId))).toEqual([2]);
+    const { runId, output } = await flooded(outputStoredBytesMax - 10);
+    expect(output).toEqual(refused);
     expect(dataOf(await allOf(runId))).toEqual(["first"]);
     expect(client.sql("SELECT * FROM run_outputs")).rejects.toThrow("run_outputs");
     await store.write((session) =>

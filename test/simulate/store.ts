@@ -55,6 +55,7 @@ export async function simulatedDatabase(time: Time): Promise<Database> {
     one: (query) => around(false, () => transaction((session) => session.one(query))) as never,
     write: (work) => around(true, () => transaction((session) => work(asyncSession(session)))),
     flush: (flush, input) => around(true, () => transaction((session) => flush.libsql(session, input))),
+    flushCount: () => 0,
     ping: async () => {},
     now: async () => time.elapsed(),
     close: async () => {},

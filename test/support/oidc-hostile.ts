@@ -1,4 +1,6 @@
+import { randomUUID } from "node:crypto";
 import { exportJWK, exportSPKI, generateKeyPair, type JWTPayload, SignJWT } from "jose";
+import { TestBrowser } from "./oidc.ts";
 
 /** What a provider that lies or fails answers; each may be replaced. */
 export interface Answers {
@@ -77,4 +79,52 @@ export async function startHostileProvider() {
     behave: () => void Object.assign(answers, honest),
     stop: () => server.stop(true),
   };
+}
+
+/** Makes the ID token of a sign-in of what an honest one would say. */
+export type TokenMade = (claims: JWTPayload) => unknown;
+export type SignIns = ReturnType<typeof openSignIns>;
+
+/** Sign-ins at the server's page `start` that come back with a code. */
+export function openSignIns(provider: HostileProvider, clientId: string) {
+  let caller = 0;
+  const codes = new Map<string, () => Promise<object>>();
+  return async (token: TokenMade, start: string) => {
+    const browser = new TestBrowser();
+    const begun = await browser.go(start);
+    const sent = new URL(begun.headers.get("location")!).searchParams;
+    const now = Math.floor(Date.now() / 1_000);
+    const claims = {
+      ...{ iss: provider.issuer, aud: clientId, sub: "ada", nonce: sent.get("nonce")! },
+      ...{ iat: now, exp: now + 300, email: "ada@first.example", groups: ["eng"] },
+    };
+    const code = randomUUID();
+    codes.set(code, async () => ({ id_token: await token(claims), access_token: "access" }));
+    provider.answers.token = (form) => codes.get(form.get("code")!)?.();
+    const callback = `${start.replace(/start$/, "callback")}?code=${code}&state=${sent.get("state")}`;
+    // Each from an address of its own: guesses are limited.
+    const cookie = [...browser.cookies(start)].map(([name, value]) => `${name}=${value}`).join("; ");
+    const headers = { cookie, "x-forwarded-for": `10.0.${caller >> 8}.${caller++ & 255}` };
+    /** Comes back to the server, each time that it is called. */
+    return async () => {
+      const response = await fetch(callback, { redirect: "manual", headers });
+      const text = await response.text();
+      const session = /svc_dashboard_token=([^;]+)/.exec(response.headers.get("set-cookie") ?? "")?.[1];
+      return { status: response.status, text, session };
+    };
+  };
+}
+
+export const logoutEvent = "http://schemas.openid.net/event/backchannel-logout";
+
+/** The claims of a logout token that names these. */
+export const logoutOf = ({ issuer }: HostileProvider, clientId: string, names: object) => ({
+  ...{ iss: issuer, aud: clientId, iat: Math.floor(Date.now() / 1_000), jti: randomUUID() },
+  ...{ events: { [logoutEvent]: {} }, ...names },
+});
+
+/** Sends it to the issuer with this page `start`; answers the status. */
+export async function sendLogout(start: string, token: unknown): Promise<number> {
+  const body = new URLSearchParams({ logout_token: String(token) });
+  return (await fetch(start.replace(/start$/, "logout"), { method: "POST", body })).status;
 }

@@ -1,6 +1,7 @@
 import type { Operation } from "../../src/kit/operation.ts";
 import { everyWay } from "./every-route.ts";
 import { joinGroup } from "./group-member.ts";
+import { plant } from "./plant.ts";
 import { askAt } from "./policy-doors.ts";
 import { pullWorker } from "./pull-worker.ts";
 import type { TestServer } from "./server.ts";
@@ -14,6 +15,8 @@ export const hidden: Record<string, { actions: string; resources: string; mark: 
   topic: { actions: "events:subscribe", resources: "event:*:topic%3Ahid.*", mark: "MarkOfTopic" },
   run: { actions: "runs:read", resources: "run:*:*", mark: "MarkOfRun" },
   function: { actions: "functions:read", resources: "function:*:hid-function", mark: "MarkOfFunction" },
+  /** By its id alone, which things of other kinds name. */
+  served: { actions: "functions:read", resources: "function:*:hid-served", mark: "hid-served" },
   worker: { actions: "functions:read", resources: "workers:*:hid-worker", mark: "hid-worker" },
   secret: { actions: "secrets:read", resources: "secret:*:hid-secret", mark: "hid-secret" },
   kv: { actions: "secrets:read", resources: "kv:*:hid-bucket*", mark: "MarkOfKey" },
@@ -228,6 +231,21 @@ export async function furnish(server: TestServer): Promise<Doors["ids"]> {
   const triggers = [{ event: "customer.named" }, { event: "hid.paid" }];
   await ok(server.rpc("SvcService", "RegisterFunction", { id: "folds", triggers, recording: true }));
   await ok(server.rpc("SvcService", "RegisterFunction", { id: "answers", triggers: [] }));
+  const yearly = [{ cron: "0 0 1 1 *" }];
+  await ok(server.rpc("SvcService", "RegisterFunction", { id: "hid-served", triggers: yearly }));
+  const served = { environment_id: "'env_default'", function_id: "'hid-served'" };
+  const { store } = server.running.domain;
+  await plant(store, "breakers", 1, {
+    ...served,
+    endpoint_url: "'https://x.test'",
+    last_failure_at: "4000000000000",
+  });
+  await plant(store, "debounces", 1, {
+    ...served,
+    id: "'held'",
+    fires_at: "4000000000000",
+    armed_at: "4000000000000",
+  });
   await ok(server.api("/api/v1/secrets", { body: { name: "hid-secret", value: "sk" } }));
   await ok(server.api("/api/v1/kv/buckets", { body: { name: "hid-bucket" } }));
   await ok(
@@ -246,7 +264,8 @@ export async function furnish(server: TestServer): Promise<Doors["ids"]> {
       ...{ name: hidden.webhook!.mark, eventPrefix: "hook", sourceType: "generic" },
     }),
   );
-  const enlisted = { function_ids: ["answers"], max_concurrent_jobs: 1 };
+  const serving = ["answers", "hid-served"];
+  const enlisted = { function_ids: serving, max_concurrent_jobs: 1, deployment: "of-both" };
   for (const id of ["hid-worker", "open-worker"])
     await ok(server.api(`/api/v1/workers/${id}/register`, { body: enlisted }));
   const { runId: run = "" } = await ok(server.rpc("SvcService", "InvokeFunction", { functionId: "answers" }));

@@ -3,13 +3,21 @@ import {
   outputLookMs,
   outputPaceMsEach,
   outputPaceMsMax,
+  outputToldLookMs,
 } from "../../src/domain/engine/runs/outputs/limits.ts";
 import { openOutputNews } from "../../src/domain/engine/runs/outputs/output-news.ts";
 import { testClock } from "../../src/kit/clock.ts";
 
-const open = (count: number) => {
+const open = (count: number, hearsAll = false) => {
   const clock = testClock();
-  const news = openOutputNews(clock);
+  const watched: string[] = [];
+  let end = () => {};
+  const watchEnd = (runId: string, onEnd: () => void) => {
+    watched.push(runId);
+    end = onEnd;
+    return () => void watched.pop();
+  };
+  const news = openOutputNews({ clock, hearsAll: () => hearsAll, watchEnd });
   const seats = Array.from({ length: count }, () => news.join("run"));
   const stop = new AbortController();
   let woken = 0;
@@ -20,7 +28,7 @@ const open = (count: number) => {
     await clock.advance(0);
     return woken;
   };
-  return { clock, news, seats, stop, wait, woken: wokenNow };
+  return { clock, news, seats, stop, wait, woken: wokenNow, watched, end: () => end() };
 };
 
 test("who waits is woken at once by the first write, and then by many writes together", async () => {
@@ -71,4 +79,27 @@ test("without news they look now and then, and who leaves waits no longer", asyn
   stop.abort();
   expect(await woken()).toBe(6);
   for (const seat of seats) seat.leave();
+});
+
+test("where they are told of every write they look seldom, and at once where that ends", async () => {
+  const { clock, news, wait, woken } = open(3, true);
+  wait();
+  await clock.advance(outputToldLookMs - 1);
+  expect(await woken()).toBe(0);
+  await clock.advance(1);
+  expect(await woken()).toBe(3);
+  wait();
+  news.wakeEvery();
+  await clock.advance(1);
+  expect(await woken()).toBe(6);
+});
+
+test("readers of a run share one watch for its end", async () => {
+  const { wait, woken, watched, end, seats } = open(3);
+  expect(watched).toEqual(["run"]);
+  wait();
+  end();
+  expect(await woken()).toBe(3);
+  for (const seat of seats) seat.leave();
+  expect(watched).toEqual([]);
 });

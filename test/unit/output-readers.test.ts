@@ -19,7 +19,7 @@ function opened(chunks: readonly unknown[]) {
     },
   } as unknown as Store;
   const clock = testClock();
-  const { read } = openOutputReaders({ store, clock });
+  const { read } = openOutputReaders({ store, clock, hearsAll: () => false, watchEnd: () => () => {} });
   const at = { environmentId: "env", runId: "run", name: "tokens", from: 0 };
   const open = () => read("somebody", { ...at, signal: new AbortController().signal });
   const settled = async <Value>(promise: Promise<Value>): Promise<Value> => {

@@ -3,15 +3,18 @@ import { expireSliceMax } from "../../src/kit/limits.ts";
 import { SliceSize } from "../../src/kit/slice-size.ts";
 
 /** A store that takes `rowMs` for a row, and `commitMs` for the way to it and the commit. */
-function storeOf({ rowMs, commitMs }: { rowMs: number; commitMs: number }) {
+function storeOf({ rowMs, commitMs, flushesMs }: { rowMs: number; commitMs: number; flushesMs?: number }) {
   let now = 0;
   const rests: number[] = [];
-  const size = new SliceSize({
+  const clock = {
     elapsed: () => now,
-    sleep: async (ms) => {
+    sleep: async (ms: number) => {
       rests.push(ms);
       now += ms;
     },
+  };
+  const size = new SliceSize(clock, {
+    flushCount: () => (flushesMs ? Math.floor(now / flushesMs) : 0),
   });
   const write = async <T>(work: (session: string) => Promise<T>): Promise<T> => {
     now += commitMs / 2;
@@ -79,4 +82,22 @@ test("a slow commit makes no slice smaller: a slice is as large as its deletion 
         await slice();
       }
     }
+});
+
+test("beside flushes of others a slice is half as large, and rests up to six times as long as it took", async () => {
+  const rested: number[] = [];
+  const sizes: number[] = [];
+  // None, ten a second, a hundred a second.
+  for (const flushesMs of [undefined, 100, 10]) {
+    const { size, rests, slice } = storeOf({ rowMs: 0.125, commitMs: 0, ...(flushesMs && { flushesMs }) });
+    for (let turn = 0; turn < 50; turn++) {
+      sizes[rested.length] = await slice();
+      await size.rest();
+    }
+    rested.push(rests.at(-1)! / (sizes.at(-1)! * 0.125));
+  }
+  expect(sizes).toEqual([50, 50, 25]);
+  expect([rested[0], rested[2]]).toEqual([1, 6]);
+  expect(rested[1]).toBeGreaterThanOrEqual(3);
+  expect(rested[1]).toBeLessThanOrEqual(4);
 });

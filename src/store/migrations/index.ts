@@ -15,6 +15,7 @@ import { runOutputs } from "./0078_run_outputs.ts";
 import { alerts } from "./0079_alerts.ts";
 import { pinnedRuns } from "./0080_pinned_runs.ts";
 import { usageDays } from "./0081_usage_days.ts";
+import { alertTargets } from "./0082_alert_targets.ts";
 
 /** What came after 0.40.0, in order; a landed one is never edited. The rows of `tables/` have it, too. */
 export const migrations: readonly Migration[] = [
@@ -34,4 +35,5 @@ export const migrations: readonly Migration[] = [
   alerts,
   pinnedRuns,
   usageDays,
+  alertTargets,
 ];

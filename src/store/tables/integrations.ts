@@ -155,7 +155,7 @@ export const tablesOfIntegrations: Tables = {
       shown TEXT NOT NULL, kind TEXT NOT NULL, number BIGINT NOT NULL, state TEXT NOT NULL,
       attempts BIGINT NOT NULL, due_at BIGINT NOT NULL, last_error TEXT, sent_at BIGINT,
       PRIMARY KEY (environment_id, alert_id, target)`,
-    indexes: ["alert_deliveries_due (due_at) WHERE state = 'waiting'"],
+    indexes: ["alert_deliveries_waiting (environment_id, target, due_at, alert_id) WHERE state = 'waiting'"],
     room: changing,
     purge: { at: 137, under: "alerts" },
     texts: { alert_id: ours, target: ours },

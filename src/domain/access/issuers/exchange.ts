@@ -1,6 +1,8 @@
+import type { Instant } from "../../../kit/clock.ts";
 import { Fault, missing } from "../../../kit/fault.ts";
 import { openHolderLimit } from "../../../kit/holder-limit.ts";
 import { TransportFailure } from "../../../kit/outward-call.ts";
+import type { Basics } from "../../../store/store.ts";
 import {
   deviceCodeCharsMax,
   deviceIntervalSeconds,
@@ -30,6 +32,8 @@ export interface Proven {
   issuer: Issuer;
   person: Person;
   sid: string | undefined;
+  /** Before it was asked. */
+  askedAt: Instant;
 }
 
 /** What a logout token ends: a session of the provider, or all of a person's. */
@@ -43,7 +47,7 @@ export interface ProviderLogout {
 
 export type Exchange = ReturnType<typeof openExchange>;
 
-export interface ExchangeDeps {
+export interface ExchangeDeps extends Basics<"clock"> {
   providers: Providers;
   opened: (issuerId: string) => Promise<OpenedIssuer | undefined>;
 }
@@ -60,7 +64,7 @@ async function proven(
   issuer: OpenedIssuer,
   found: Metadata,
   answer: ProviderClaims,
-  nonce: string | undefined,
+  { nonce, askedAt }: { nonce?: string; askedAt: Instant },
 ): Promise<Proven> {
   const audience = issuer.clientId;
   const claims = await providers.verify(found, answer.id_token, {
@@ -81,6 +85,7 @@ async function proven(
     issuer,
     person: personOf({ ...more, ...claims }, issuer.rolesClaim),
     sid: nameIn(claims.sid),
+    askedAt,
   };
 }
 
@@ -119,7 +124,7 @@ function signOutOf({ clientId, endsAtProvider }: Issuer, { endSession }: Metadat
 }
 
 /** What is asked of providers for one sign-in. */
-export function openExchange({ providers, opened }: ExchangeDeps) {
+export function openExchange({ clock, providers, opened }: ExchangeDeps) {
   const underWay = openHolderLimit({
     ...{ most: exchangesMax, all: exchangesOfAllMax, what: "sign-ins", whose: "issuer" },
   });
@@ -176,11 +181,12 @@ export function openExchange({ providers, opened }: ExchangeDeps) {
       }: { code: string; redirectUri: string; verifier: string; nonce: string },
     ): Promise<Proven> =>
       within(issuerId, async (issuer, found) => {
+        const askedAt = clock.now();
         const answer = await post(issuer, found, found.token, {
           ...{ grant_type: "authorization_code", code, redirect_uri: redirectUri, code_verifier: verifier },
         });
         if (answer.error !== undefined) throw refusedBy(answer);
-        return proven(providers, issuer, found, answer, nonce);
+        return proven(providers, issuer, found, answer, { nonce, askedAt });
       }),
 
     /** Where a browser signs out, to come back to `returnTo`; undefined for nowhere. */
@@ -199,6 +205,7 @@ export function openExchange({ providers, opened }: ExchangeDeps) {
     /** `aborted` with code `AUTHORIZATION_PENDING` while the person has not said yes. */
     byDevice: (issuerId: string, deviceCode: string): Promise<Proven> =>
       within(issuerId, async (issuer, found) => {
+        const askedAt = clock.now();
         const answer = await post(issuer, found, found.token, {
           ...{ grant_type: deviceGrant, device_code: deviceCode },
         });
@@ -207,7 +214,7 @@ export function openExchange({ providers, opened }: ExchangeDeps) {
             ...{ code: "AUTHORIZATION_PENDING", headers: { "Retry-After": String(deviceIntervalSeconds) } },
           });
         if (answer.error !== undefined) throw refusedBy(answer);
-        return proven(providers, issuer, found, answer, undefined);
+        return proven(providers, issuer, found, answer, { askedAt });
       }),
 
     /** Of a logout token (OpenID Connect Back-Channel Logout 1.0, section 2.6); throws `invalid_argument`. */

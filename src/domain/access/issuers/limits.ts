@@ -18,6 +18,8 @@ export const exchangesMax = 8;
 export const exchangesOfAllMax = 64;
 /** How long a node believes a provider's discovery and keys. */
 export const providerKeptMs = 10 * 60_000;
+/** And how long it does not ask again for a discovery that could not be had: who signs in is told at once. */
+export const providerFailedMs = 5_000;
 /** A provider's keys are read again for an unknown key id at most once in this time. */
 export const keysAgainMs = 30_000;
 /** Providers whose discovery and keys a node keeps. */

@@ -7,6 +7,7 @@ import {
   keysAgainMs,
   providerAnswerBytesMax,
   providerClockSeconds,
+  providerFailedMs,
   providerKeptMs,
   providersKept,
   providerTimeoutMs,
@@ -82,6 +83,38 @@ function readMetadata(found: unknown, issuer: string, allowsHttp: boolean): Meta
   };
 }
 
+interface DiscoveryDeps extends Pick<ProvidersDeps, "clock" | "allowsHttp"> {
+  ask: (url: string) => Promise<unknown>;
+}
+
+const providersCached = { keptMs: providerKeptMs, entriesMax: providersKept };
+
+/** The discovery of an issuer. One that could not be had is not asked for again at once. */
+function openDiscovery({ clock, ask, allowsHttp }: DiscoveryDeps) {
+  const discover = async (issuer: string): Promise<Metadata> => {
+    const found = await ask(`${issuer.replace(/\/$/, "")}/.well-known/openid-configuration`);
+    return readMetadata(found, issuer, allowsHttp);
+  };
+  const discovered = ttlCache<{ found: Metadata } | { failure: TransportFailure; until: number }>({
+    ...{ clock, ...providersCached },
+    read: (issuer) =>
+      discover(issuer).then(
+        (found) => ({ found }),
+        (failure) => {
+          if (!(failure instanceof TransportFailure)) throw failure;
+          return { failure, until: clock.elapsed() + providerFailedMs };
+        },
+      ),
+  });
+  return async (issuer: string): Promise<Metadata> => {
+    const known = discovered.peek(issuer);
+    if (known && "failure" in known && known.until <= clock.elapsed()) discovered.forget(issuer);
+    const now = (await discovered.get(issuer))!;
+    if ("failure" in now) throw now.failure;
+    return now.found;
+  };
+}
+
 /** What providers answer: their discovery, keys and tokens, through the guard of all outward calls. */
 export function openProviders({ clock, call, allowsHttp }: ProvidersDeps) {
   const ask = async (url: string, headers: Record<string, string> = {}): Promise<unknown> =>
@@ -96,18 +129,9 @@ export function openProviders({ clock, call, allowsHttp }: ProvidersDeps) {
       },
     );
 
-  const kept = { clock, keptMs: providerKeptMs, entriesMax: providersKept };
-  const metadata = ttlCache<Metadata>({
-    ...kept,
-    read: async (issuer) =>
-      readMetadata(
-        await ask(`${issuer.replace(/\/$/, "")}/.well-known/openid-configuration`),
-        issuer,
-        allowsHttp,
-      ),
-  });
+  const metadata = openDiscovery({ clock, ask, allowsHttp });
   const keys = ttlCache<{ set: JSONWebKeySet; readAt: number }>({
-    ...kept,
+    ...{ clock, ...providersCached },
     async read(url) {
       const readAt = clock.elapsed();
       const set = await ask(url);
@@ -151,8 +175,7 @@ export function openProviders({ clock, call, allowsHttp }: ProvidersDeps) {
   }
 
   return {
-    metadata: async (issuer: string): Promise<Metadata> => (await metadata.get(issuer))!,
-    verify,
+    ...{ metadata, verify },
     /** What is said of the person besides the token. */
     async userinfo(url: string, accessToken: string): Promise<ProviderClaims> {
       const found = await ask(url, { Authorization: `Bearer ${accessToken}` });

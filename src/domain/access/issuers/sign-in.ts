@@ -7,6 +7,7 @@ import type { LoginOrigin, SessionRegister } from "../sessions/register.ts";
 import type { Tokens } from "../sessions/tokens.ts";
 import type { Tenancy } from "../tenancy/service.ts";
 import type { SignedInUsers } from "../users/signed-in.ts";
+import type { Ends } from "./ends.ts";
 import type { Proven } from "./exchange.ts";
 import type { Issuer } from "./rows.ts";
 import * as rows from "./rows.ts";
@@ -27,6 +28,7 @@ export interface IssuerSignInDeps extends Basics<"store" | "clock" | "ids" | "lo
   register: Pick<SessionRegister, "add">;
   tokens: Pick<Tokens, "sign">;
   people: { tenant: SignedInUsers; platform: SignedInUsers };
+  ends: Pick<Ends, "requireGoesOn">;
   /** Called after the commit of a session of the org. */
   onBegun: (orgId: string) => void;
 }
@@ -42,7 +44,7 @@ const noRole = (): Fault =>
 
 /** Makes users and sessions of what providers have proven. */
 export function openIssuerSignIn(deps: IssuerSignInDeps) {
-  const { store, clock, ids, log, tenancy, roles, register, tokens, people, onBegun } = deps;
+  const { store, clock, ids, log, tenancy, roles, register, tokens, people, ends, onBegun } = deps;
 
   /**
    * The issuer as it is now, with the org held: whoever changes or deletes it waits, or has ended before. The
@@ -100,6 +102,7 @@ export function openIssuerSignIn(deps: IssuerSignInDeps) {
         // Without a mapping the users keep the roles that admins gave them.
         if (isMapped) await people[kind].setRoles(session, issuer.orgId, user.id, mapped);
         if (mapped.length === 0 && isMapped) return undefined;
+        await ends.requireGoesOn(session, proven);
         const made = await register.add(session, {
           ...{ kind: kind === "platform" ? "platform" : "user", subjectId: user.id, orgId: issuer.orgId },
           ...{ after: user.tokensAfter, from, by: { issuerId: issuer.id, sid } },

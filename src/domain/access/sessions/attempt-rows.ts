@@ -36,6 +36,27 @@ export async function add(
   return new Map(found.map((row) => [row.key, { count: row.count, endsAt: row.ends_at }]));
 }
 
+/**
+ * Notes a time under each key, unless a later one stands there; answers the latest of all. Until the session
+ * commits, nobody else notes one.
+ */
+export async function noteLatest(
+  session: Session,
+  times: ReadonlyMap<string, Instant>,
+  endsAt: Instant,
+): Promise<Instant> {
+  const keys = [...times.keys()].sort();
+  const found = await session.all<{ count: number }>(sql`INSERT INTO login_attempts (key, count, ends_at)
+    SELECT v.key, v.at, ${sql.bigint(endsAt)} FROM ${session.seams.rowsFrom("v", {
+      key: column.text(keys),
+      at: column.bigint(keys.map((key) => times.get(key)!)),
+    })} WHERE true
+    ON CONFLICT (key) DO UPDATE SET ends_at = excluded.ends_at,
+      count = CASE WHEN excluded.count > login_attempts.count THEN excluded.count ELSE login_attempts.count END
+    RETURNING count`);
+  return Math.max(...found.map(({ count }) => count));
+}
+
 /** Those of the keys that have not ended. */
 export async function unexpired(
   reader: Pick<Store, "all">,

@@ -92,17 +92,19 @@ const issuerOf =
     return (claims && (await register.find(claims.sid)))?.issuerId ?? undefined;
   };
 
-/** Undefined, and nothing ends, unless it `isFirst`. This node drops what it remembers of what ended. */
+/** Undefined, and nothing ends, where `whose` is. This node drops what it remembers of what ended. */
 const endOfIssuer =
   ({ store, register }: SessionsDeps, forgetWhere: TtlCache<KnownSession>["forgetWhere"]) =>
   async (
     issuerId: string,
-    whose: { sid?: string | undefined; subjectId?: string | undefined },
-    isFirst: (session: Session) => Promise<boolean>,
+    whose: (
+      session: Session,
+    ) => Promise<{ sid?: string | undefined; subjectId?: string | undefined } | undefined>,
   ): Promise<number | undefined> => {
-    const ended = await store.write(async (session) =>
-      (await isFirst(session)) ? new Set(await register.endOfIssuer(session, issuerId, whose)) : undefined,
-    );
+    const ended = await store.write(async (session) => {
+      const named = await whose(session);
+      return named && new Set(await register.endOfIssuer(session, issuerId, named));
+    });
     if (ended && ended.size > 0) forgetWhere(({ caller }) => ended.has(caller.id));
     return ended?.size;
   };

@@ -213,5 +213,12 @@ const onceOf = ({ store, clock }: Pick<ThrottleDeps, "store" | "clock">) => {
     once: (hash: string, keptMs: number) => store.write((session) => onceIn(session, hash, keptMs)),
     /** The same, only once the session commits. */
     onceIn,
+    /** Notes times under hashes; the latest of those that were noted within the time, by any node. */
+    latestIn: (session: Session, times: ReadonlyMap<string, Instant>, keptMs: number): Promise<Instant> =>
+      rows.noteLatest(
+        session,
+        new Map([...times].map(([hash, at]) => [`4${hash}`, at])),
+        clock.now() + keptMs,
+      ),
   };
 };

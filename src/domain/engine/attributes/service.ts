@@ -31,7 +31,7 @@ export interface AttributesDeps extends Basics<"store" | "clock"> {
 }
 
 export function openAttributes({ store, clock, definitions, definitionsVersion }: AttributesDeps) {
-  const size = new SliceSize(clock);
+  const size = new SliceSize(clock, { flushCount: store.flushCount });
   /** Undefined when the functions changed meanwhile. */
   async function deleteBy(environmentId: string, name: string) {
     const { version, functions } = await definitions.current(environmentId);

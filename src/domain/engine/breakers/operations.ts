@@ -1,4 +1,5 @@
 import { Type } from "@sinclair/typebox";
+import { thingsOf } from "../../../gate/things.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
 import { described } from "../../../kit/described.ts";
 import { functionDefinitionBytesMax } from "../../../kit/limits.ts";
@@ -39,7 +40,9 @@ export const breakersOperations = (breakers: Breakers): Operation[] => [
     input: Type.Object({}),
     output: Type.Array(BreakerShape),
     rest: "GET /api/v1/circuit-breakers",
-    lists: listed(({ key }: { key: string }) => [key]),
+    lists: listed(({ key }: { key: string }) => [key], {
+      shows: ({ function_id: id }: { function_id: string }) => thingsOf("function", id),
+    }),
     handle: async (_input, call) => (await breakers.list(call.environmentId)).map(breakerJson),
   }),
   unary({

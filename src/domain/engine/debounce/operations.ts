@@ -1,4 +1,5 @@
 import { Type } from "@sinclair/typebox";
+import { thingsOf } from "../../../gate/things.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
 import { described } from "../../../kit/described.ts";
 import { invalid } from "../../../kit/fault.ts";
@@ -68,7 +69,10 @@ export const debounceOperations = (debounce: Debounce) => [
       count: Type.Integer({ description: "How many entries are listed." }),
     }),
     rest: "GET /api/v1/debounce/entries",
-    lists: listed(({ function_id }: { function_id: string }) => [function_id], { under: "entries" }),
+    lists: listed(({ function_id }: { function_id: string }) => [function_id], {
+      under: "entries",
+      shows: ({ function_id: id }: { function_id: string }) => thingsOf("function", id),
+    }),
     async handle(input, call) {
       const entries = await debounce.list(call.environmentId, input.limit);
       return { entries: entries.map(entryJson), count: entries.length };

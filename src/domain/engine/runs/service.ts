@@ -42,7 +42,7 @@ import { laneIdleMsMax, wakeSliceMax } from "./limits.ts";
 import { type ListRunsInput, listRuns, type RunsPage } from "./list-runs.ts";
 import { FirstRooms } from "./logs/first-rooms.ts";
 import type { EndedRun, RunObservers } from "./observer.ts";
-import { openOutputs } from "./outputs/outputs.ts";
+import { type OutputsDeps, openOutputs } from "./outputs/outputs.ts";
 import * as rows from "./rows.ts";
 import type { CompletedStep, Fence, Run, Step, TerminalStatus } from "./run.ts";
 import { openSignals } from "./signals/signals.ts";
@@ -68,8 +68,7 @@ export interface RunsDeps extends Basics<"store" | "clock" | "log" | "watch"> {
   definitionOf: ReportsDeps["definitionOf"];
   secretValues: ReportsDeps["secretValues"];
   observers: RunObservers;
-  /** Tells the other nodes that a run has written to an output. */
-  tellOutput: (runId: string) => void;
+  outputNews: Pick<OutputsDeps, "tell" | "hearsAll" | "watchEnd">;
   /** Receives the steps of committed reports. */
   steps: StepMoves;
   /** Of the loops that tick `wakeOnce`, `matcher.matchOnce`, `states.lookOnce` and `Children.moveOnce`. */
@@ -107,7 +106,7 @@ export function openRuns(deps: RunsDeps) {
     onWakePlanned: (at) => wakers.wake.wakeIn(at - clock.now()),
   });
   gaugeActive(deps);
-  const outputs = openOutputs({ store, clock, watch: deps.watch, tell: deps.tellOutput });
+  const outputs = openOutputs({ store, clock, watch: deps.watch, ...deps.outputNews });
   const wakes = openWakes({ store, clock, log, matcher, states, observers, onFailed });
   return {
     /**

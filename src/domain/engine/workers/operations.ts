@@ -1,4 +1,5 @@
 import { type Static, Type } from "@sinclair/typebox";
+import { actionsThatShow, shownFunctions } from "../../../gate/things.ts";
 import { WorkerService } from "../../../gen/svc/v1/worker_pb.ts";
 import { described } from "../../../kit/described.ts";
 import type { Fault } from "../../../kit/fault.ts";
@@ -268,6 +269,7 @@ const presenceOperations = (workers: Workers) => [
   unary({
     name: "workers.list",
     action: "functions:read",
+    alsoAsks: actionsThatShow("function"),
     summary: "Workers of the environment with a recent heartbeat.",
     reads: true,
     input: Type.Object({}),
@@ -279,7 +281,14 @@ const presenceOperations = (workers: Workers) => [
     lists: listedById("workers"),
     async handle(_input, call) {
       const list = await workers.list(call.environmentId);
-      return { workers: list.map((worker) => workerJson(worker, worker.conflicts)), count: list.length };
+      const shown = await shownFunctions(call);
+      const items = list.map(async (worker) =>
+        workerJson(
+          { ...worker, functionIds: await shown(worker.functionIds) },
+          await shown(worker.conflicts),
+        ),
+      );
+      return { workers: await Promise.all(items), count: list.length };
     },
   }),
 ];

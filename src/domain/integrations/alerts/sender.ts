@@ -11,7 +11,8 @@ import { openTargets } from "./targets.ts";
 import { type AlertMessage, openTell, type TellDeps, type UntakenMessage } from "./tell.ts";
 
 /**
- * The pause behind a look is this many times as long as the look took, and at most `looksApartMsMax`: one
+ * A look of an environment with 1,000 targets takes 7 to 12 ms, and each end of a message asks for one. The
+ * pause behind a look is this many times as long as the look took, and at most `looksApartMsMax`: one
  * look at a store that stands still puts off no other for long.
  */
 const looksApart = 10;

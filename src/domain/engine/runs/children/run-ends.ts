@@ -24,7 +24,8 @@ export interface RunEndsDeps extends Basics<"store" | "clock"> {
   self: string;
 }
 
-interface OpenEndWait extends EndWait {
+interface OpenEndWait {
+  runIds: readonly string[];
   left: Set<string>;
   finish: () => void;
 }
@@ -32,7 +33,7 @@ interface OpenEndWait extends EndWait {
 export function openRunEnds({ store, clock, bus, self }: RunEndsDeps) {
   const openWaits = new Map<string, Set<OpenEndWait>>();
   const finished = new Set<{
-    openWait: OpenEndWait;
+    openWait: EndWait;
     resolve: (r: RunResult[]) => void;
     reject: (e: unknown) => void;
   }>();
@@ -47,8 +48,24 @@ export function openRunEnds({ store, clock, bus, self }: RunEndsDeps) {
       }
   }
 
+  /** Answers how to remove it. */
+  function add(openWait: OpenEndWait): () => void {
+    for (const runId of openWait.runIds) {
+      const others = openWaits.get(runId);
+      if (others) others.add(openWait);
+      else openWaits.set(runId, new Set([openWait]));
+    }
+    return () => {
+      for (const runId of openWait.runIds) {
+        const others = openWaits.get(runId);
+        others?.delete(openWait);
+        if (others?.size === 0) openWaits.delete(runId);
+      }
+    };
+  }
+
   /** Waits that finish in the same turn share one query. */
-  function read(openWait: OpenEndWait): Promise<RunResult[]> {
+  function read(openWait: EndWait): Promise<RunResult[]> {
     return new Promise((resolve, reject) => {
       finished.add({ openWait, resolve, reject });
       if (finished.size === 1)
@@ -83,32 +100,28 @@ export function openRunEnds({ store, clock, bus, self }: RunEndsDeps) {
     async wait(waiting: EndWait): Promise<RunResult[]> {
       const { runIds, timeoutMs, signal } = waiting;
       if (runIds.length === 0) return [];
-      const openWait: OpenEndWait = { ...waiting, left: new Set(runIds), finish: () => {} };
+      const openWait: OpenEndWait = { runIds, left: new Set(runIds), finish: () => {} };
       await new Promise<void>((resolve) => {
         const cancel = clock.after(timeoutMs, () => openWait.finish());
+        const remove = add(openWait);
         openWait.finish = () => {
           cancel();
           signal.removeEventListener("abort", openWait.finish);
-          for (const runId of runIds) {
-            const others = openWaits.get(runId);
-            others?.delete(openWait);
-            if (others?.size === 0) openWaits.delete(runId);
-          }
+          remove();
           resolve();
         };
-        for (const runId of runIds) {
-          const others = openWaits.get(runId);
-          if (others) others.add(openWait);
-          else openWaits.set(runId, new Set([openWait]));
-        }
         signal.addEventListener("abort", openWait.finish, { once: true });
         if (signal.aborted) return openWait.finish();
         hints.await(runIds, timeoutMs);
         // When this query fails, the next tick of the loop finds the ends.
         if (waiting.look) endedOf(store, runIds).then(note, () => {});
       });
-      return read(openWait);
+      return read(waiting);
     },
+
+    /** Calls `onEnd`, maybe more than once, when the run is found over, until what it answers is called. */
+    watch: (runId: string, onEnd: () => void): (() => void) =>
+      add({ runIds: [runId], left: new Set([runId]), finish: onEnd }),
 
     /** Called after the commit that ended them on this node. */
     ended(runIds: readonly string[]) {

@@ -3,16 +3,20 @@ export const outputChunkBytesMax = 64 * 1024;
 /** Chunks, and their JSON, of one write. */
 export const outputWriteChunksMax = 2_000;
 export const outputWriteBytesMax = 256 * 1024;
-/** JSON of all chunks of one output, with those that are superseded; and outputs of one run. */
+/** JSON of all chunks of one output, and the same with those that are superseded. */
 export const outputBytesMax = 4 * 1024 * 1024;
+export const outputStoredBytesMax = 16 * 1024 * 1024;
+/** Outputs of one run. */
 export const outputsMax = 8;
 /** Readers of outputs at a node, of one caller and of all. */
 export const outputReadersMax = 200;
 export const outputReadersAllMax = 2_000;
 /** A reader that takes nothing for this long is cut. */
 export const outputIdleMs = 60_000;
-/** A reader without a hint looks this often, and is sent something this often. */
+/** Readers of a run without a hint look this often; more seldom where the bus tells them of every write. */
 export const outputLookMs = 1_000;
+export const outputToldLookMs = 5_000;
+/** A reader is sent something with the first look after this. */
 export const outputBeatMs = 15_000;
 /** Writes that a reader reads in one query. */
 export const outputRowsRead = 16;

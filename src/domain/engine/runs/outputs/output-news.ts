@@ -1,5 +1,14 @@
 import type { Clock } from "../../../../kit/clock.ts";
-import { outputLookMs, outputPaceMsEach, outputPaceMsMax } from "./limits.ts";
+import { outputLookMs, outputPaceMsEach, outputPaceMsMax, outputToldLookMs } from "./limits.ts";
+
+/** How nodes tell each other what becomes of the outputs of runs. */
+export interface OutputNewsDeps {
+  clock: Pick<Clock, "after" | "elapsed">;
+  /** Whether writes at all nodes are told here; a hint may still be lost. */
+  hearsAll: () => boolean;
+  /** Calls back when the run has ended, at whatever node, until what it answers is called. */
+  watchEnd: (runId: string, onEnd: () => void) => () => void;
+}
 
 interface RunNews {
   readers: number;
@@ -11,13 +20,14 @@ interface RunNews {
   cancelWaking: (() => void) | undefined;
   /** Or because it is time to look. */
   cancelLook: (() => void) | undefined;
+  unwatch: () => void;
 }
 
 /** A reader's place among those of its run. */
 export type NewsSeat = ReturnType<ReturnType<typeof openOutputNews>["join"]>;
 
 /** Wakes the readers of a run together: the more they are, the more of what is written they find at once. */
-export function openOutputNews(clock: Pick<Clock, "after" | "elapsed">) {
+export function openOutputNews({ clock, hearsAll, watchEnd }: OutputNewsDeps) {
   const runs = new Map<string, RunNews>();
 
   function wakeAll(run: RunNews): void {
@@ -41,24 +51,37 @@ export function openOutputNews(clock: Pick<Clock, "after" | "elapsed">) {
     else run.cancelWaking = clock.after(Math.ceil(ms), () => wakeAll(run));
   }
 
+  function wake(runId: string): void {
+    const run = runs.get(runId);
+    if (!run) return;
+    run.version++;
+    if (run.waiting.size > 0) wakeSoon(run);
+  }
+
+  function opened(runId: string): RunNews {
+    const none = { waiting: new Set<() => void>(), cancelWaking: undefined, cancelLook: undefined };
+    const unwatch = watchEnd(runId, () => wake(runId));
+    const run = { ...none, unwatch, readers: 0, version: 0, wokenAt: Number.NEGATIVE_INFINITY };
+    runs.set(runId, run);
+    return run;
+  }
+
   return {
-    /** Something was written, here or at another node, or the run has ended. */
-    wake(runId: string): void {
-      const run = runs.get(runId);
-      if (!run) return;
-      run.version++;
-      if (run.waiting.size > 0) wakeSoon(run);
+    /** Something was written, here or at another node. */
+    wake,
+
+    /** What was told may have been lost, or is told no more. */
+    wakeEvery(): void {
+      for (const runId of runs.keys()) wake(runId);
     },
 
     join(runId: string) {
-      const none = { waiting: new Set<() => void>(), cancelWaking: undefined, cancelLook: undefined };
-      const run = runs.get(runId) ?? { ...none, readers: 0, version: 0, wokenAt: Number.NEGATIVE_INFINITY };
-      runs.set(runId, run);
+      const run = runs.get(runId) ?? opened(runId);
       run.readers++;
       return {
         version: () => run.version,
 
-        /** Until more was written than at version `seen`, for at most `outputLookMs` or until `signal`. */
+        /** Until more was written than at version `seen`, it is time to look, or until `signal`. */
         wait: (seen: number, signal: AbortSignal) =>
           new Promise<void>((done) => {
             if (signal.aborted || (run.version !== seen && leftMs(run) <= 0)) return done();
@@ -70,13 +93,14 @@ export function openOutputNews(clock: Pick<Clock, "after" | "elapsed">) {
             run.waiting.add(go);
             signal.addEventListener("abort", go, { once: true });
             if (run.version !== seen) wakeSoon(run);
-            run.cancelLook ??= clock.after(outputLookMs, () => wakeAll(run));
+            run.cancelLook ??= clock.after(hearsAll() ? outputToldLookMs : outputLookMs, () => wakeAll(run));
           }),
 
         leave(): void {
           if (--run.readers > 0) return;
           run.cancelWaking?.();
           run.cancelLook?.();
+          run.unwatch();
           runs.delete(runId);
         },
       };

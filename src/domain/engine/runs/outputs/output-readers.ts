@@ -1,4 +1,3 @@
-import type { Clock } from "../../../../kit/clock.ts";
 import { Fault, missing } from "../../../../kit/fault.ts";
 import { openHolderLimit } from "../../../../kit/holder-limit.ts";
 import { storedJson } from "../../../../kit/stored-json.ts";
@@ -10,7 +9,7 @@ import {
   outputReadersAllMax,
   outputReadersMax,
 } from "./limits.ts";
-import { openOutputNews } from "./output-news.ts";
+import { type OutputNewsDeps, openOutputNews } from "./output-news.ts";
 import { type OutputPart, type OutputReads, openOutputReads } from "./output-reads.ts";
 import * as rows from "./output-rows.ts";
 
@@ -26,9 +25,8 @@ export type OutputFrame =
 /** Frames that are handed over together. Readers at one place are handed the same. */
 export type OutputFrames = readonly OutputFrame[];
 
-export interface OutputReadersDeps {
+export interface OutputReadersDeps extends OutputNewsDeps {
   store: Store;
-  clock: Pick<Clock, "after" | "elapsed">;
 }
 
 export interface ReadFrom {
@@ -48,16 +46,16 @@ interface OutputReading extends Pick<OutputReadersDeps, "clock"> {
   isOver: boolean;
 }
 
-export function openOutputReaders({ store, clock }: OutputReadersDeps) {
-  const news = openOutputNews(clock);
+export function openOutputReaders({ store, clock, ...told }: OutputReadersDeps) {
+  const news = openOutputNews({ clock, ...told });
   const reads = openOutputReads({ store, clock });
   const seats = openHolderLimit({
     ...{ most: outputReadersMax, all: outputReadersAllMax, what: "readers of outputs" },
   });
 
   return {
-    /** Something was written, here or at another node, or the run has ended. */
     wake: news.wake,
+    wakeEvery: news.wakeEvery,
 
     /** From the chunk `from` on, to the end of the run. Throws for a run that is missing. */
     async read(holder: string, at: ReadFrom): Promise<AsyncGenerator<OutputFrames>> {

@@ -57,6 +57,18 @@ export async function lockPlaces(session: Session, drafts: readonly OutputDraft[
   return places as unknown as WritePlace[];
 }
 
+/** JSON of an output that counts, without what this step wrote: an empty one means outside of steps. */
+export const countedBytes = async (
+  session: Session,
+  { runId, name }: { runId: string; name: string },
+  without: string | undefined,
+): Promise<number> =>
+  (await session.one<{
+    bytes: number;
+  }>(sql`SELECT CAST(COALESCE(sum(octet_length(chunks)), 0) AS BIGINT) AS bytes
+    FROM run_outputs WHERE run_id = ${runId} AND name = ${name} AND superseded_by IS NULL
+      ${without === undefined ? sql.empty : sql`AND COALESCE(step_id, '') <> ${without}`}`))!.bytes;
+
 export interface NewOutput {
   runId: string;
   environmentId: string;

@@ -2,6 +2,7 @@ import { missing } from "../../../../kit/fault.ts";
 import { storedJson } from "../../../../kit/stored-json.ts";
 import type { Basics } from "../../../../store/store.ts";
 import { outputCharsShown } from "./limits.ts";
+import type { OutputNewsDeps } from "./output-news.ts";
 import { openOutputReaders } from "./output-readers.ts";
 import * as rows from "./output-rows.ts";
 import { openOutputWrites } from "./write-queue.ts";
@@ -9,7 +10,9 @@ import { openOutputWrites } from "./write-queue.ts";
 /** What handlers write while they run, for who reads along. */
 export type RunOutputs = ReturnType<typeof openOutputs>;
 
-export interface OutputsDeps extends Basics<"store" | "clock" | "watch"> {
+export interface OutputsDeps
+  extends Basics<"store" | "clock" | "watch">,
+    Pick<OutputNewsDeps, "hearsAll" | "watchEnd"> {
   /** Tells the other nodes that something was written; may be lost. */
   tell: (runId: string) => void;
 }
@@ -22,8 +25,8 @@ export interface OutputSummary {
   tail: string;
 }
 
-export function openOutputs({ store, clock, watch, tell }: OutputsDeps) {
-  const readers = openOutputReaders({ store, clock });
+export function openOutputs({ store, clock, watch, tell, hearsAll, watchEnd }: OutputsDeps) {
+  const readers = openOutputReaders({ store, clock, hearsAll, watchEnd });
   const writes = openOutputWrites({
     ...{ store, clock, watch },
     onWritten(runIds) {

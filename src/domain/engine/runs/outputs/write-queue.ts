@@ -5,7 +5,13 @@ import { flushQueue, weightChars } from "../../../../kit/flush-queue.ts";
 import { type Basics, isOfItem, isStuck, type Session } from "../../../../store/store.ts";
 import { runNotRunning, whyRefused } from "../execution/why-refused.ts";
 import type { Fence } from "../run.ts";
-import { outputBytesMax, outputFlushMs, outputsMax } from "./limits.ts";
+import {
+  outputBytesMax,
+  outputFlushMs,
+  outputStoredBytesMax,
+  outputsMax,
+  outputWriteBytesMax,
+} from "./limits.ts";
 import * as rows from "./output-rows.ts";
 
 export interface OutputWrite extends Fence {
@@ -33,8 +39,29 @@ const draftOf = (write: OutputWrite): rows.OutputDraft => ({
   source: write.step && `${write.executionSeq}.${write.step.entry} ${write.step.id}`,
 });
 
+/** By write: how many bytes of its output would count beside it; of outputs that have many. */
+async function countedBeside(
+  session: Session,
+  writes: readonly OutputWrite[],
+  places: ReadonlyMap<number, rows.WritePlace>,
+): Promise<Map<OutputWrite, number>> {
+  const counted = new Map<OutputWrite, number>();
+  for (const [at, write] of writes.entries()) {
+    const { total, reached } = places.get(at + 1) ?? {};
+    if ((total ?? 0) < outputBytesMax - 2 * outputWriteBytesMax) continue;
+    // The first write of a try supersedes what its step wrote before.
+    const without = reached === null ? (write.step?.id ?? "") : undefined;
+    counted.set(write, await rows.countedBytes(session, write, without));
+  }
+  return counted;
+}
+
 /** What the write adds to its output; undefined for what is stored already. Throws beyond the bounds. */
-function added(write: OutputWrite, place: rows.WritePlace): rows.NewOutput | undefined {
+function added(
+  write: OutputWrite,
+  place: rows.WritePlace,
+  beside = place.total ?? 0,
+): rows.NewOutput | undefined {
   const { environmentId, runId, name, step, first, chunks } = write;
   if (place.state !== "leased") throw runNotRunning();
   if (place.names >= outputsMax) throw full(`the run has ${outputsMax} outputs already, which is the most`);
@@ -42,9 +69,14 @@ function added(write: OutputWrite, place: rows.WritePlace): rows.NewOutput | und
   const fresh = chunks.slice(isKnown);
   if (fresh.length === 0) return undefined;
   const text = `[${fresh.join(",")}]`;
-  const total = (place.total ?? 0) + Buffer.byteLength(text);
-  if (total > outputBytesMax)
+  const bytes = Buffer.byteLength(text);
+  const total = (place.total ?? 0) + bytes;
+  if (beside + bytes > outputBytesMax)
     throw full(`output ${name} of the run has ${outputBytesMax} bytes, which is the most`);
+  if (total > outputStoredBytesMax)
+    throw full(
+      `output ${name} of the run has ${outputStoredBytesMax} bytes with what is superseded, which is the most`,
+    );
   const { source, attempt } = place;
   return {
     ...{ runId, environmentId, name, source, attempt, stepId: step?.id ?? null },
@@ -57,6 +89,7 @@ async function storeAll(session: Session, writes: readonly OutputWrite[], now: I
   const places = new Map(
     (await rows.lockPlaces(session, writes.map(draftOf))).map((place) => [place.ord, place]),
   );
+  const counted = await countedBeside(session, writes, places);
   const gone: number[] = [];
   const outputs: rows.NewOutput[] = [];
   const superseding: rows.NewOutput[] = [];
@@ -67,7 +100,7 @@ async function storeAll(session: Session, writes: readonly OutputWrite[], now: I
       return { error: undefined };
     }
     try {
-      const output = added(write, place);
+      const output = added(write, place, counted.get(write));
       if (!output) return { value: undefined };
       outputs.push(output);
       if (place.reached === null && place.next !== null) superseding.push(output);

@@ -1,5 +1,5 @@
 import { type Static, Type } from "@sinclair/typebox";
-import { withoutHiddenInputs } from "../../../../gate/things.ts";
+import { actionsThatShow, shownFunctions, withoutHiddenInputs } from "../../../../gate/things.ts";
 import { SvcService } from "../../../../gen/svc/v1/svc_pb.ts";
 import { rfc3339 } from "../../../../kit/clock.ts";
 import { listed, type Operation, rpc, unary } from "../../../../kit/operation.ts";
@@ -38,6 +38,7 @@ export const pinOperations = (pins: Pins): Operation[] => [
   unary({
     name: "deployments.list",
     action: "functions:read",
+    alsoAsks: actionsThatShow("function"),
     summary: "Which builds of programs are connected, and how many runs are pinned to each.",
     reads: true,
     input: Type.Object({}),
@@ -56,7 +57,11 @@ export const pinOperations = (pins: Pins): Operation[] => [
       (list: Deployment[]) => ({ deployments: list.map(toDeploymentMessage) }),
     ),
     lists: listed(({ name }: Deployment) => [name]),
-    handle: (_input, call) => pins.list(call.environmentId),
+    async handle(_input, call) {
+      const shown = await shownFunctions(call);
+      const list = await pins.list(call.environmentId);
+      return Promise.all(list.map(async (one) => ({ ...one, functionIds: await shown(one.functionIds) })));
+    },
   }),
   unary({
     name: "runs.move",
