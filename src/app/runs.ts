@@ -62,16 +62,16 @@ export type RunsPart = ReturnType<typeof openRunsPart>;
 
 type Wakers = Record<"wake" | "matcher" | "states" | "children" | "debounce" | "batches", Waker>;
 
+/** The node that fires cron triggers takes up changed ones at once. */
+const CronChanged = Type.Object({ from: Type.String() });
+
 /** Who reads an output at another node looks at once. */
 const OutputWritten = Type.Object({ from: Type.String(), runId: Type.String() });
 
 /** Functions, their runs, and the queues that runs wait in. */
 export function openRunsPart(host: Host, { publishQueued, flow, secretValues }: RunsNeeds) {
   const { config, store, clock, ids, log, watch, frames, bus, knowsTime, changes } = host;
-  const wakers: Wakers = {
-    ...{ wake: new Waker(), matcher: new Waker(), states: new Waker() },
-    ...{ children: new Waker(), debounce: new Waker(), batches: new Waker() },
-  };
+  const wakers = newWakers();
   /** Tells of what other parts do to runs. */
   const observers = new RunObservers();
   const onQueued = observers.queued;
@@ -142,6 +142,7 @@ export function openRunsPart(host: Host, { publishQueued, flow, secretValues }: 
     ]);
     return schemas;
   });
+  const cron = cronHints(host);
   const pins = pinsOf(host, { definitions, onQueued, onMoved: runFrames.moved });
   const functions = openFunctions({
     ...{ store, clock, ids, log },
@@ -152,7 +153,7 @@ export function openRunsPart(host: Host, { publishQueued, flow, secretValues }: 
       await debounce.dropFunction(session, target);
       await batches.dropFunction(session, target);
     },
-    ...{ announce: functionFrames(frames), declareAttributes: names.declare },
+    ...{ announce: cron.heard(functionFrames(frames)), declareAttributes: names.declare },
     async requireRoomFor(environmentId, definition) {
       if (definition.triggers.some(({ expression }) => expression !== undefined))
         requireFewFiltered(await definitions.of(environmentId), definition);
@@ -167,7 +168,7 @@ export function openRunsPart(host: Host, { publishQueued, flow, secretValues }: 
     ...{ runs, functions, definitions, definitionAt, dispatcher, back, onUnsent, observers },
     ...{ debounce, batches, quotas, ends, names, runFrames, stepFrames, publishWorker, serving },
     /** Asks the loop that starts child runs for a tick. */
-    childWaker: wakers.children,
+    ...{ childWaker: wakers.children, cronWaker: cron.waker },
     operations: [
       ...debounceOperations(debounce),
       ...batchesOperations(batches),
@@ -185,6 +186,31 @@ export function openRunsPart(host: Host, { publishQueued, flow, secretValues }: 
       await spans.drain();
     },
   } satisfies PartShape;
+}
+
+const newWakers = (): Wakers => ({
+  ...{ wake: new Waker(), matcher: new Waker(), states: new Waker() },
+  ...{ children: new Waker(), debounce: new Waker(), batches: new Waker() },
+});
+
+function cronHints({ bus, nodeId }: Host) {
+  const waker = new Waker();
+  const changed = bus.channel("schedules.changed", CronChanged);
+  changed.listen(({ from }) => {
+    if (from !== nodeId) waker.wake();
+  });
+  type Announce = ReturnType<typeof functionFrames>;
+  return {
+    waker,
+    heard:
+      (announce: Announce): Announce =>
+      (told) => {
+        announce(told);
+        if (!told.record.definition.triggers.some(({ cron }) => cron !== undefined)) return;
+        waker.wake();
+        if (bus.kind === "nats") changed.publish({ from: nodeId });
+      },
+  };
 }
 
 const pinsOf = (host: Host, more: Pick<PinsDeps, "definitions" | "onQueued" | "onMoved">) => {

@@ -26,7 +26,7 @@ export interface StartsNeeds {
  */
 export function openStartsPart(host: Host, { runsPart, events, steering, may }: StartsNeeds): Part {
   const { store, clock, ids, log, bus, frames, nodeId, isDraining, watch } = host;
-  const { definitions, dispatcher, ends, serving, runs, childWaker } = runsPart;
+  const { definitions, dispatcher, ends, serving, runs, childWaker, cronWaker } = runsPart;
   const publishCron = cronFrames(frames);
   const schedules = openSchedules({
     ...{ store, clock, log, definitions, events },
@@ -64,8 +64,10 @@ export function openStartsPart(host: Host, { runsPart, events, steering, may }: 
       {
         duty: "cron",
         name: "schedules.tick",
-        about: "Takes up changed cron triggers and fires the slots that are due.",
+        about:
+          "Takes up changed cron triggers and fires the slots that are due; woken by changes at any node.",
         everyMs: 1_000,
+        waker: cronWaker,
         tick: schedules.tickOnce,
       },
     ],
