@@ -3,6 +3,11 @@ import type { Group } from "../group.ts";
 const sourceColumns = ["id", "name", "sourceType", "eventPrefix", "verifySecretSet", "createdAt"];
 const deliveryColumns = ["id", "status", "eventName", "eventId", "createdAt", "error"];
 
+/** One of these, by its id or name. */
+const oneOf = (byName: string) => ({ takes: ["id"], byName, shows: { items: "" } });
+const ofSource = oneOf("webhooks.list");
+const ofEndpoint = oneOf("webhookEndpoints.list");
+
 /** Webhooks in and out, and tools of agents. */
 export const webhookGroups: readonly Group[] = [
   {
@@ -10,21 +15,9 @@ export const webhookGroups: readonly Group[] = [
     about: "Webhooks in: sources and their deliveries.",
     plain: [
       { name: "list", operation: "webhooks.list", shows: { columns: sourceColumns } },
-      {
-        name: "get",
-        operation: "webhooks.get",
-        takes: ["id"],
-        byName: "webhooks.list",
-        shows: { items: "" },
-      },
+      { name: "get", operation: "webhooks.get", ...ofSource },
       { name: "create", operation: "webhooks.create", shows: { items: "" } },
-      {
-        name: "update",
-        operation: "webhooks.update",
-        takes: ["id"],
-        byName: "webhooks.list",
-        shows: { items: "" },
-      },
+      { name: "update", operation: "webhooks.update", ...ofSource },
       {
         name: "deliveries",
         operation: "webhooks.listDeliveries",
@@ -43,20 +36,8 @@ export const webhookGroups: readonly Group[] = [
         about: "Sends a request to a source, as its provider would.",
       },
       { name: "test", operation: "webhooks.test", shows: { items: "" } },
-      {
-        name: "rotate-secret",
-        operation: "webhooks.rotateSecret",
-        takes: ["id"],
-        byName: "webhooks.list",
-        shows: { items: "" },
-      },
-      {
-        name: "rotate-token",
-        operation: "webhooks.rotateToken",
-        takes: ["id"],
-        byName: "webhooks.list",
-        shows: { items: "" },
-      },
+      { name: "rotate-secret", operation: "webhooks.rotateSecret", ...ofSource },
+      { name: "rotate-token", operation: "webhooks.rotateToken", ...ofSource },
       {
         name: "delete",
         operation: "webhooks.delete",
@@ -71,42 +52,12 @@ export const webhookGroups: readonly Group[] = [
         about: "Webhooks out: events that are sent to URLs.",
         plain: [
           { name: "list", operation: "webhookEndpoints.list" },
-          {
-            name: "get",
-            operation: "webhookEndpoints.get",
-            takes: ["id"],
-            byName: "webhookEndpoints.list",
-            shows: { items: "" },
-          },
+          { name: "get", operation: "webhookEndpoints.get", ...ofEndpoint },
           { name: "create", operation: "webhookEndpoints.create", shows: { items: "" } },
-          {
-            name: "update",
-            operation: "webhookEndpoints.update",
-            takes: ["id"],
-            byName: "webhookEndpoints.list",
-            shows: { items: "" },
-          },
-          {
-            name: "pause",
-            operation: "webhookEndpoints.pause",
-            takes: ["id"],
-            byName: "webhookEndpoints.list",
-            shows: { items: "" },
-          },
-          {
-            name: "resume",
-            operation: "webhookEndpoints.resume",
-            takes: ["id"],
-            byName: "webhookEndpoints.list",
-            shows: { items: "" },
-          },
-          {
-            name: "rotate-secret",
-            operation: "webhookEndpoints.rotateSecret",
-            takes: ["id"],
-            byName: "webhookEndpoints.list",
-            shows: { items: "" },
-          },
+          { name: "update", operation: "webhookEndpoints.update", ...ofEndpoint },
+          { name: "pause", operation: "webhookEndpoints.pause", ...ofEndpoint },
+          { name: "resume", operation: "webhookEndpoints.resume", ...ofEndpoint },
+          { name: "rotate-secret", operation: "webhookEndpoints.rotateSecret", ...ofEndpoint },
           {
             name: "dead-letters",
             operation: "webhookEndpoints.listDeadLetters",

@@ -38,7 +38,7 @@ export async function add(
 
 /**
  * Notes a time under each key, unless a later one stands there; answers the latest of all. Until the session
- * commits, nobody else notes one.
+ * commits, other sessions that note one wait.
  */
 export async function noteLatest(
   session: Session,

@@ -155,7 +155,7 @@ const walksOf = (statuses: readonly EndedStatus[]): (readonly EndedStatus[])[] =
 const isAsked = (status: string, statuses: readonly string[]) => statuses.includes(status);
 
 const deletionsIn = ({ store, clock, log, deleteRuns }: ErasureDeps) => {
-  // PostgreSQL locks rows that nobody else writes, and needs some twenty exchanges for a slice of any size.
+  // A slice holds no row that others write, and takes some twenty exchanges with PostgreSQL at any size.
   const fitsMs = store.engine === "postgres" ? 40 : undefined;
   const size = new SliceSize(clock, { flushCount: store.flushCount, ...(fitsMs && { fitsMs }) });
   const slices = inTurn();
@@ -168,7 +168,7 @@ const deletionsIn = ({ store, clock, log, deleteRuns }: ErasureDeps) => {
     return gone;
   }
 
-  /** Those of a slice that are over and that nobody waits for. Calls take turns, or they would all add up. */
+  /** Deletes the ended runs of a slice that nobody waits for. Calls take turns, and share the pace. */
   const deleteSome = (environmentId: string, runIds: readonly string[]): Promise<number> =>
     slices("", async () => {
       await size.rest();
