@@ -132,10 +132,20 @@ const peers: readonly Peer[] = [
   },
 ];
 
+/** A peer that stands still is given up: one server of the field left a call without an answer for five minutes. */
+const longestMs = 120_000;
+
 async function run(command: string[], folder: string): Promise<string> {
-  const child = Bun.spawn(command, { cwd: folder, stdin: "ignore", stdout: "pipe", stderr: "inherit" });
-  const said = await new Response(child.stdout).text();
-  if ((await child.exited) !== 0) throw new Error(`${command.slice(0, 2).join(" ")}: ${said}`);
+  const child = Bun.spawn(command, {
+    ...{ cwd: folder, stdin: "ignore", stdout: "pipe", stderr: "pipe" },
+    ...{ timeout: longestMs, killSignal: "SIGKILL" },
+  });
+  const [said, error] = await Promise.all([
+    new Response(child.stdout).text(),
+    new Response(child.stderr).text(),
+  ]);
+  if ((await child.exited) !== 0)
+    throw new Error(`${command.slice(0, 2).join(" ")}: ${error || said || `no answer in ${longestMs} ms`}`);
   return said;
 }
 
@@ -154,14 +164,21 @@ async function measure(peer: Peer, postgres: PostgresServer): Promise<void> {
     for (let round = 0; round < rounds; round++) {
       const before = await floor();
       const options = JSON.stringify({ ...place, scenario: name, seconds });
-      const figures: Figures = JSON.parse(await run(["node", `${peer.name}.mjs`, options], folder));
+      const figures: Figures | null = JSON.parse(
+        await run(["node", `${peer.name}.mjs`, options], folder).catch((failure: Error) => {
+          console.error(`${peer.name} ${name}, round ${round + 1} failed: ${failure.message.slice(0, 400)}`);
+          return "null";
+        }),
+      );
+      if (figures === null) continue;
       const after = await floor();
       const perS = (before.perS! + after.perS!) / 2;
       const ratio = figures.perS === undefined ? {} : { ratio: figures.perS / perS };
       const drift = Math.abs(before.perS! - after.perS!) / perS;
       done.push({ figures: { ...ratio, ...figures, floorPerS: perS }, drift });
     }
-    console.log(`${show(resultOf("postgres", `${peer.name} ${name}`, done), about, [])}\n`);
+    if (done.length > 0)
+      console.log(`${show(resultOf("postgres", `${peer.name} ${name}`, done), about, [])}\n`);
   }
 }
 
