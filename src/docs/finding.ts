@@ -69,7 +69,7 @@ const sameWords = `
   bouncer pgbouncer pooler
   erase delete gdpr pii purge redact retention forget
   cost billing metering chargeback usage
-  language python go java client sdk
+  language python go golang java client sdk
   test testing unit mock fake
   replay backfill reprocess
   timeout deadline expire ttl
@@ -135,8 +135,8 @@ function askedWords(asked: string): { words: string[]; ofWord: Map<string, Set<s
 
 /** Pages to look things up in have every word somewhere. */
 const weights: Readonly<Record<string, number>> = {
-  ...{ changelog: 0.3, glossary: 0.5, wire: 0.5, reference: 0.6, limits: 0.6, commands: 0.7 },
-  ...{ answers: 0.7, errors: 0.7 },
+  ...{ changelog: 0.24, glossary: 0.43, wire: 0.43, reference: 0.54, limits: 0.54, commands: 0.65 },
+  ...{ answers: 0.65, errors: 0.65 },
 };
 const pageOf = ({ href }: IndexRow): string => /^\/docs\/([^#]*)/.exec(href)?.[1] ?? "";
 
@@ -171,11 +171,12 @@ export function openFinding(rows: readonly IndexRow[]): (asked: string) => Index
     const found = index.search([...ofWord.keys()].join(" "), {
       tokenize: (text) => text.split(" "),
       processTerm: (term) => term,
-      boost: { heading: 3, title: 2, words: 8 },
-      boostTerm: (term) => (words.includes(term) ? 1 : 0.5),
+      boost: { heading: 1.8, title: 1.15, words: 8 },
+      bm25: { k: 2.4, b: 0.8, d: 0.44 },
+      boostTerm: (term) => (words.includes(term) ? 1 : 0.25),
       prefix: (term) => words.includes(term) && term.length > 2,
       fuzzy: (term) => (words.includes(term) && term.length > 4 ? 0.2 : false),
-      weights: { prefix: 0.3, fuzzy: 0.25 },
+      weights: { prefix: 0.2, fuzzy: 0.07 },
     });
     const scored = found.map(({ id, score, queryTerms }) => {
       const row = rows[id as number]!;
@@ -198,7 +199,7 @@ interface Scored {
 function pagesFirst(scored: readonly Scored[]): IndexRow[] {
   const pages = [...Map.groupBy(scored, ({ page }) => page).values()];
   const worth = ([first, second, third]: readonly Scored[]) =>
-    first!.score + 0.5 * (second?.score ?? 0) + 0.3 * (third?.score ?? 0);
+    first!.score + 0.43 * (second?.score ?? 0) + 0.25 * (third?.score ?? 0);
   const heads = pages.toSorted((a, b) => worth(b) - worth(a)).map(([first]) => first!.row);
   return [...heads, ...scored.map(({ row }) => row).filter((row) => !heads.includes(row))];
 }

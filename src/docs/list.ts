@@ -21,32 +21,35 @@ const wordsOf: Readonly<Record<string, string>> = {
   concepts:
     "architecture guarantees durable execution at least once exactly once delivery consistency ordering how it works event driven",
   functions:
-    "workflow durable function step retry policy sleep wait child parallel versioning deploy code change running determinism replay handler timeout concurrency throttle debounce batch singleton priority cron schedule timezone cancel when event subworkflow one at a time rate limit key nondeterminism queue task job activity nightly retryable",
+    "workflow durable function step retry policy sleep wait child parallel versioning deploy code change running determinism replay handler timeout concurrency throttle debounce batch singleton priority cron schedule timezone cancel when event subworkflow one at a time rate limit key nondeterminism queue task job activity nightly retryable every minute hour day later unique recurring overlap idempotent call",
   events:
-    "emit trigger idempotency deduplicate duplicates delayed future event schema validate upcast versions breaking batch several events late cancel scheduled",
+    "emit trigger idempotency deduplicate duplicates delayed future event schema validate upcast versions breaking batch several events late cancel scheduled same twice unique once only",
   "streams-projections":
-    "event sourcing aggregate entity append optimistic concurrency locking expected version snapshot read model rebuild sql lag",
+    "event sourcing aggregate entity append optimistic concurrency locking expected version snapshot read model rebuild sql lag query sql over events",
   "real-time":
-    "websocket subscribe pubsub topics consumer groups browser push live updates notify frontend acknowledge",
-  webhooks: "incoming outgoing endpoint signature verify stripe github provider dead letter retries",
+    "websocket subscribe pubsub topics consumer groups browser push live updates notify frontend acknowledge presence online chat disconnect reconnect",
+  webhooks:
+    "incoming outgoing endpoint signature verify stripe github provider dead letter retries send to customers partners receive",
   state:
-    "kv key value store config feature flags secrets compare and swap revision optimistic locking watch changes lock",
-  clients: "python go java ruby php rust csharp generated grpc connect openapi other languages",
+    "kv key value store config feature flags secrets compare and swap revision optimistic locking watch changes lock store a token or credential for handlers",
+  clients:
+    "python go java ruby php rust csharp generated grpc connect openapi other languages golang kotlin swift elixir",
   frameworks:
     "nextjs next.js hono express fastify koa aws lambda vercel netlify cloudflare deno serverless edge route handler docker dockerfile container kubernetes deploy worker process push endpoint",
   outputs: "tokens llm ai partial results progress sse bar server-sent browser",
-  signals: "approval human in the loop mailbox send workflow external callback wait",
+  signals:
+    "approval human in the loop mailbox send workflow external callback wait pause until a user clicks a link",
   deployments:
-    "pin versioning blue green canary rolling deploy worker version build safe to stop dry run replay test ci pinned",
+    "pin versioning blue green canary rolling deploy worker version build safe to stop dry run replay test ci pinned test new code against production",
   recipes:
     "saga human approval in the loop fan out rate limit per customer report agent examples patterns reduce",
   "coming-from":
     "temporal inngest bullmq kurrent trigger hatchet restate dbos migrate from alternatives comparison equivalent terms signal continue as new",
   "run-failed":
-    "failed run kill debug troubleshoot stuck resume retry from step patch replay bulk repair rollback bad deploy event sent but function did not run pick up jobs paused",
+    "failed run kill debug troubleshoot stuck resume retry from step patch replay bulk repair rollback bad deploy event sent but function did not run pick up jobs paused retry all failed runs at once why is it still waiting search find a run by order id",
   alerts: "notify notification mail email smtp slack tell me when a run fails alert rule silence incident",
   access:
-    "users roles api keys policies rbac permissions audit log organizations tenants login sessions password teammate service account ci changed key",
+    "users roles api keys policies rbac permissions audit log organizations tenants login sessions password teammate service account ci changed key who did what read only user limit what a key may do least privilege restrict environments",
   erasure: "gdpr delete erase personal data right to be forgotten redact purge runs events steps payload old",
   "sign-in":
     "oidc openid connect sso saml single sign on okta auth0 keycloak entra azure ad google identity provider groups pkce device code break glass back channel logout disable",
@@ -59,14 +62,16 @@ const wordsOf: Readonly<Record<string, string>> = {
     "billing cost metering consumption statistics how many runs per day per function charge customers csv month",
   security: "threat model encryption at rest master key rotate keys ssrf tls compliance gdpr isolation",
   errors: "error codes http status meaning 400 401 403 404 409 413 429 503",
-  limits: "maximum minimum size quota payload length duration how many how long how large",
+  limits:
+    "maximum minimum size quota payload length duration how many how long how large how many subscriptions events connections per",
   sdk: "typescript javascript node sdk options worker client test harness unit mock compensate serve nextjs graceful shutdown drain priority batch cancel when an event arrives secrets logging backfill replay past events types",
   answers:
     "rest api http pagination cursor filters headers rate limit idempotency key read your writes export import data backfill consistency",
-  commands: "cli command line terminal svc profile environment staging production switch doctor tail mcp",
+  commands:
+    "cli command line terminal svc profile environment staging production switch doctor tail mcp mcp server for an editor",
   reference:
-    "settings environment variables configuration behind a reverse proxy trust loops metrics tables port",
-  wire: "protocol grpc connect protobuf websocket frames worker in another language rust go python push endpoint",
+    "settings environment variables configuration behind a reverse proxy trust loops metrics tables port log level logging verbose",
+  wire: "protocol grpc connect protobuf websocket frames worker in another language rust go python push endpoint implement a worker without the sdk lease token",
   runbook:
     "backup restore upgrade downgrade rollback helm kubernetes docker pgbouncer postgres failover drain install production reverse proxy nginx haproxy disaster recovery",
   glossary: "terms words meaning definition terminology",

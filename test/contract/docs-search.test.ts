@@ -2,6 +2,7 @@ import { expect, test } from "bun:test";
 import { openFinding } from "../../src/docs/finding.ts";
 import { foundIn, madePages } from "../../src/docs/site.ts";
 import { pageQuestions, questions, termQuestions } from "./docs-questions.ts";
+import { everydayQuestions } from "./docs-questions-everyday.ts";
 import { heldQuestions } from "./docs-questions-held.ts";
 
 const find = openFinding(foundIn(madePages()));
@@ -17,12 +18,12 @@ const missedOf = (asked: typeof questions): string[] =>
     return pages.some((page) => page === first || page === second) ? [] : `${text}: ${first}, ${second}`;
   });
 
-test("of a hundred questions in the words of others at least 93 have their page first or second", () => {
+test("of a hundred questions in the words of others at least 94 have their page first or second", () => {
   expect(new Set([...questions, ...heldQuestions].map(([asked]) => asked)).size).toBe(100);
   const missed = missedOf(questions);
   // Of the held ones, which nobody who changes the search looks at, a failure says the number alone.
   const count = missed.length + missedOf(heldQuestions).length;
-  if (count > 7) expect({ count, missed }).toEqual({ count: 7, missed: [] });
+  if (count > 6) expect({ count, missed }).toEqual({ count: 6, missed: [] });
 });
 
 test("a heading counts more than a text, a whole word more than a beginning, and any word is a fallback", () => {
@@ -64,6 +65,11 @@ test("what the dashboard links to in the documentation is there", async () => {
 test("of the words of other systems nine in ten have their page first or second", () => {
   const missed = missedOf(termQuestions);
   if (missed.length > termQuestions.length / 10) expect(missed).toEqual([]);
+});
+
+test("of everyday questions of people who know other systems nine in ten have their page first or second", () => {
+  const missed = missedOf(everydayQuestions);
+  if (missed.length > everydayQuestions.length / 10) expect(missed).toEqual([]);
 });
 
 test("of questions that were made up page by page nine in ten have their page first or second", () => {
