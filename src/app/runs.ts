@@ -100,7 +100,7 @@ export function openRunsPart(host: Host, { publishQueued, flow, secretValues }: 
         if (bus.kind === "nats") written.publish({ from: host.nodeId, runId });
       },
       // Nodes on one PostgreSQL database without NATS do not hear of each other.
-      hearsAll: () => bus.connected() && (bus.kind === "nats" || store.engine === "libsql"),
+      hearsAll: () => bus.connected() && (bus.kind === "nats" || !store.isShared),
       watchEnd: ends.watch,
     },
   });

@@ -16,7 +16,7 @@ export function everyNodeSays(
   let kept: { at: Instant; answer: Promise<boolean> } | undefined;
   const ask = async () => (await store.one(sql`${nodesWithout(fact)} LIMIT 1`)) === undefined;
   return () => {
-    if (store.engine === "libsql") return Promise.resolve(true);
+    if (!store.isShared) return Promise.resolve(true);
     const now = clock.now();
     if (kept === undefined || now - kept.at >= keptMs) {
       const answer = ask().catch(() => {

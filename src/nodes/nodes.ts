@@ -85,7 +85,7 @@ export function openNodes(deps: ClusterNodesDeps) {
 
   const write = async () => {
     // A file has one node, which knows itself.
-    if (store.engine === "libsql") return;
+    if (!store.isShared) return;
     const [writer] = await store.all<{ started_at: Instant }>(
       sql`SELECT started_at FROM nodes WHERE id = ${nodeId}`,
     );
@@ -134,7 +134,7 @@ export function openNodes(deps: ClusterNodesDeps) {
 
     /** Off the list. */
     async leave() {
-      if (store.engine === "libsql") return;
+      if (!store.isShared) return;
       await store.write((session) =>
         session.run(sql`DELETE FROM nodes WHERE id = ${nodeId} AND started_at = ${startedAt}`),
       );

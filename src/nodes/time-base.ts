@@ -22,13 +22,13 @@ const toldMsMin = 1_000;
 
 /** One time for all nodes: the database's. A database file has this machine's, which never jumps back. */
 export function timeBase(
-  store: Pick<Store, "engine" | "now">,
+  store: Pick<Store, "isShared" | "now">,
   clock: SystemClock,
   metrics: Metrics = noMetrics,
 ) {
   let sampled: { at: number; halfTripMs: number } | undefined;
   const uncertaintyMs = () => {
-    if (store.engine === "libsql") return 0;
+    if (!store.isShared) return 0;
     if (!sampled) return Number.POSITIVE_INFINITY;
     return sampled.halfTripMs + (clock.elapsed() - sampled.at) * driftMsPerMs;
   };
@@ -45,7 +45,7 @@ export function timeBase(
     uncertainty.set(uncertaintyMs() / 1000);
   });
   let followedAt: number | undefined;
-  const behindMs = () => (store.engine === "libsql" ? clock.wall() - clock.local() - clock.offset() : 0);
+  const behindMs = () => (store.isShared ? 0 : clock.wall() - clock.local() - clock.offset());
   const follow = () => {
     const at = clock.elapsed();
     const most = Math.min(unsureAgainMs, at - (followedAt ?? at)) * followedShare;
@@ -56,7 +56,7 @@ export function timeBase(
     clock.setOffset(clock.offset() + step);
   };
   const sample = async () => {
-    if (store.engine === "libsql") {
+    if (!store.isShared) {
       follow();
       return 0;
     }

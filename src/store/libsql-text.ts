@@ -1,5 +1,6 @@
 import { Fault } from "../kit/fault.ts";
 import { type Bound, render, type Sql, type SqlArray, sql } from "../kit/sql.ts";
+import { every, namesOf } from "./names.ts";
 import type { Seams } from "./store.ts";
 
 /** SQLite would cut the text there, and Postgres refuses it. */
@@ -116,5 +117,30 @@ export const libsqlSeams: Seams = {
     return sql`SELECT ${columns}, p.ord AS turn FROM ${places} CROSS JOIN ${of} d ON d.rowid IN (
       SELECT n.place FROM (SELECT d.rowid AS place, row_number() OVER (ORDER BY ${order}) AS nth FROM ${of} d
         WHERE ${where} ORDER BY ${order} LIMIT ${most}) n WHERE n.nth <= p.quota)`;
+  },
+  firstOfPlace({ table, alias, where, order, limit }) {
+    const [of, rowid] = [sql.raw(`${table} ${alias}`), sql.raw(`${alias}.rowid`)];
+    return sql`CROSS JOIN ${of} ON ${rowid} IN (
+      SELECT ${rowid} FROM ${of} WHERE ${where} ORDER BY ${order} LIMIT ${limit})`;
+  },
+  firstOfKeys({ table, columns, key, order = [], where = every, after }) {
+    const of = sql.raw(table);
+    const next = (behind: string) => sql`(SELECT d.rowid FROM ${of} d WHERE ${where} ${sql.raw(behind)}
+      ORDER BY ${namesOf("d", [...key, ...order])} LIMIT 1)`;
+    const nexts = key.map((name, place) =>
+      next(
+        `${key
+          .slice(0, place)
+          .map((same) => `AND d.${same} = l.${same} `)
+          .join("")}AND d.${name} > l.${name}`,
+      ),
+    );
+    const behind = sql`SELECT COALESCE(${sql.join(nexts.reverse(), ", ")}, NULL)`;
+    const asked = after?.map((value, place) => sql`${value} AS ${sql.raw(key[place]!)}`);
+    return sql`at(id) AS (
+        ${asked ? sql`${behind} FROM (SELECT ${sql.join(asked, ", ")}) l` : sql`SELECT ${next("")}`}
+        UNION ALL
+        ${behind} FROM at CROSS JOIN ${of} l ON l.rowid = at.id),
+      found AS (SELECT ${namesOf("d", columns)} FROM at CROSS JOIN ${of} d ON d.rowid = at.id)`;
   },
 };

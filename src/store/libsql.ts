@@ -119,6 +119,7 @@ export async function openLibsql(options: LibsqlOptions): Promise<Store> {
 
   return {
     engine: "libsql",
+    isShared: false,
     seams: libsqlSeams,
     all: (query) => read(query, allOf) as Promise<never[]>,
     one: (query) => read(query, oneOf) as Promise<never>,

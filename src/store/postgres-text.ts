@@ -1,4 +1,5 @@
 import { type Bound, type Rendered, render, type Sql, type SqlArray, sql } from "../kit/sql.ts";
+import { every, namesOf } from "./names.ts";
 import type { Seams } from "./store.ts";
 
 /** An array as PostgreSQL reads it from text; the library's own serializer costs several times as much. */
@@ -67,4 +68,15 @@ export const postgresSeams: Seams = {
   firstOfEach: ({ places, table, columns, where, order, lock = sql.empty }) => sql`SELECT d.*, p.ord AS turn
     FROM ${places} CROSS JOIN LATERAL (SELECT ${columns} FROM ${sql.raw(table)} d WHERE ${where} ORDER BY ${order}
       LIMIT p.quota ${lock}) d`,
+  firstOfPlace: ({ table, alias, columns, where, order, limit }) => sql`CROSS JOIN LATERAL (
+    SELECT ${columns} FROM ${sql.raw(`${table} ${alias}`)} WHERE ${where} ORDER BY ${order} LIMIT ${limit}) ${sql.raw(alias)}`,
+  firstOfKeys({ table, columns, key, order = [], where = every, after }) {
+    const first = (behind: Sql) => sql`(SELECT ${namesOf("d", columns)} FROM ${sql.raw(table)} d
+      WHERE ${where} ${behind} ORDER BY ${namesOf("d", [...key, ...order])} LIMIT 1)`;
+    const behind = (place: Sql) => sql`AND (${namesOf("d", key)}) > (${place})`;
+    const asked = after?.map((value) => sql`${value}`);
+    return sql`found AS (${first(asked ? behind(sql.join(asked, ", ")) : sql.empty)}
+      UNION ALL
+      SELECT n.* FROM found CROSS JOIN LATERAL ${first(behind(namesOf("found", key)))} n)`;
+  },
 };

@@ -57,6 +57,40 @@ export interface Seams {
   chosen(table: string, key: readonly string[], which: Sql): Sql;
   /** `json_object_agg` / `json_group_object`: of names and texts. */
   readonly objectOf: Sql;
+  /**
+   * `FROM ${places} ${seams.firstOfPlace({ … })}`: adds to each place its first rows, however many there are
+   * behind them. `CROSS JOIN LATERAL (… LIMIT)` / `CROSS JOIN … ON rowid IN (… LIMIT)`.
+   */
+  firstOfPlace(of: FirstOfPlace): Sql;
+  /**
+   * `WITH RECURSIVE ${seams.firstOfKeys({ … })} SELECT … FROM found`: the first row of each key. The index is
+   * walked in jumps from one key to the next: however many rows have a key, it costs one. A comparison of
+   * rows / one comparison behind equalities, for each column of the key, by which SQLite finds a place.
+   */
+  firstOfKeys(of: FirstOfKeys): Sql;
+}
+
+export interface FirstOfPlace {
+  table: string;
+  alias: string;
+  /** Each prefixed with the alias, as in the following ones. */
+  columns: Sql;
+  where: Sql;
+  order: Sql;
+  limit: number;
+}
+
+/** Of a table, whose alias is `d`. */
+export interface FirstOfKeys {
+  table: string;
+  /** Those of the key among them. */
+  columns: readonly string[];
+  key: readonly string[];
+  /** What orders the rows of one key. */
+  order?: readonly string[];
+  where?: Sql;
+  /** Only keys behind this one. */
+  after?: readonly (string | number)[] | undefined;
 }
 
 /** Reads and writes in one transaction. Await nothing else in between: on libSQL the writer waits for you. */
@@ -99,6 +133,8 @@ export type StoreReader = Pick<Session, "all" | "one">;
 
 export interface Store {
   readonly engine: StoreEngine;
+  /** Whether other nodes may use it, too: a file is one node's. */
+  readonly isShared: boolean;
   readonly seams: Seams;
   /** Committed rows. */
   all<R extends object = Row>(query: Sql): Promise<R[]>;

@@ -50,6 +50,7 @@ export async function simulatedDatabase(time: Time): Promise<Database> {
 
   const open = (around: <T>(changes: boolean, work: () => Promise<T>) => Promise<T>): Store => ({
     engine: "libsql",
+    isShared: false,
     seams: libsqlSeams,
     all: (query) => around(false, () => transaction((session) => session.all(query))) as never,
     one: (query) => around(false, () => transaction((session) => session.one(query))) as never,

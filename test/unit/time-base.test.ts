@@ -9,7 +9,7 @@ test.each([hour, -hour, 0])("a machine %d ms off takes the database's time, and 
   const clock = systemClock();
   // Something asks for the time before the database was asked.
   clock.now();
-  const base = timeBase({ engine: "postgres", now: async () => clock.local() - offMs }, clock);
+  const base = timeBase({ isShared: true, now: async () => clock.local() - offMs }, clock);
   for (let round = 0; round < 3; round++) {
     expect(await base.sample()).toBeLessThan(1_000);
     near(clock.now(), clock.local() - offMs);
@@ -20,7 +20,7 @@ test.each([hour, -hour, 0])("a machine %d ms off takes the database's time, and 
 test("later corrections never turn time back", async () => {
   const clock = systemClock();
   let offMs = 0;
-  const base = timeBase({ engine: "postgres", now: async () => clock.local() - offMs }, clock);
+  const base = timeBase({ isShared: true, now: async () => clock.local() - offMs }, clock);
   await base.sample();
   const before = clock.now();
   offMs = 5_000;
@@ -30,7 +30,7 @@ test("later corrections never turn time back", async () => {
 
 test("a file has this machine's time", async () => {
   const clock = systemClock();
-  const base = timeBase({ engine: "libsql", now: () => Promise.reject(new Error("nobody asks")) }, clock);
+  const base = timeBase({ isShared: false, now: () => Promise.reject(new Error("nobody asks")) }, clock);
   expect(await base.sample()).toBe(0);
   expect(clock.offset()).toBe(0);
 });
@@ -42,7 +42,7 @@ test.each([60_000, -60_000])(
     const real = systemClock();
     const clock = { ...real, elapsed: () => world.elapsed, local: () => world.elapsed };
     const base = timeBase(
-      { engine: "libsql", now: () => Promise.reject(new Error("nobody asks")) },
+      { isShared: false, now: () => Promise.reject(new Error("nobody asks")) },
       { ...clock, wall: () => world.elapsed + world.setMs },
     );
     expect(await base.sampleOnce()).toBeUndefined();
@@ -69,7 +69,7 @@ test.each([
   const world = { elapsed: 0, setMs: 0 };
   const clock = { ...systemClock(), elapsed: () => world.elapsed, local: () => world.elapsed };
   const base = timeBase(
-    { engine: "libsql", now: () => Promise.reject(new Error("nobody asks")) },
+    { isShared: false, now: () => Promise.reject(new Error("nobody asks")) },
     { ...clock, wall: () => world.elapsed + world.setMs },
   );
   await base.sampleOnce();
@@ -90,7 +90,7 @@ function slowly() {
   const clock = { ...systemClock(), elapsed: () => world.elapsed, local: () => world.elapsed };
   const base = timeBase(
     {
-      engine: "postgres",
+      isShared: true,
       async now() {
         const at = world.elapsed + world.tripMs / 2 + world.aheadMs;
         world.elapsed += world.tripMs;

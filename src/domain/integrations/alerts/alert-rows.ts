@@ -1,6 +1,6 @@
 import type { Instant } from "../../../kit/clock.ts";
-import { column, type Sql, sql } from "../../../kit/sql.ts";
-import type { Seams, Session, Store, StoreReader } from "../../../store/store.ts";
+import { column, sql } from "../../../kit/sql.ts";
+import type { Session, Store, StoreReader } from "../../../store/store.ts";
 import type { AlertFacts, MessageKind } from "./rules.ts";
 
 export interface AlertKey {
@@ -149,26 +149,6 @@ export const deliveriesOf = (
   reader.all(sql`SELECT ${told} FROM alert_deliveries WHERE environment_id = ${environmentId}
       AND alert_id ${reader.seams.among(column.text(alertIds))} ORDER BY alert_id, shown, target`);
 
-/** The first message that waits for each target. The index is walked in jumps from one target to the next. */
-function firstsOfTargets({ engine }: Seams): Sql {
-  const key = sql.raw("d.environment_id, d.target");
-  const next = (columns: string, behind: string) => sql`SELECT ${sql.raw(columns)} FROM alert_deliveries d
-    WHERE d.state = 'waiting' ${sql.raw(behind)} ORDER BY ${key}, d.due_at, d.alert_id LIMIT 1`;
-  if (engine === "postgres")
-    return sql`found AS ((${next("d.*", "")})
-      UNION ALL
-      SELECT n.* FROM found CROSS JOIN LATERAL (
-        ${next("d.*", "AND (d.environment_id, d.target) > (found.environment_id, found.target)")}) n)`;
-  // SQLite finds a place in an index by one comparison behind equalities, not by a row of several.
-  return sql`at(id) AS (
-      SELECT (${next("d.rowid", "")})
-      UNION ALL
-      SELECT COALESCE((${next("d.rowid", "AND d.environment_id = l.environment_id AND d.target > l.target")}),
-        (${next("d.rowid", "AND d.environment_id > l.environment_id")}))
-      FROM at CROSS JOIN alert_deliveries l ON l.rowid = at.id),
-    found AS (SELECT d.* FROM at CROSS JOIN alert_deliveries d ON d.rowid = at.id)`;
-}
-
 /**
  * Messages that are due: the first of each target, of each environment the first few, so that one with many
  * and one that hangs hold up no other.
@@ -178,7 +158,10 @@ export const dueDeliveries = (
   now: Instant,
   { most, ofEach }: { most: number; ofEach: number },
 ): Promise<ToldRow[]> =>
-  all(sql`WITH RECURSIVE ${firstsOfTargets(seams)}
+  all(sql`WITH RECURSIVE ${seams.firstOfKeys({
+    ...{ table: "alert_deliveries", columns: ["*"], key: ["environment_id", "target"] },
+    ...{ order: ["due_at", "alert_id"], where: sql.raw("d.state = 'waiting'") },
+  })}
     SELECT ${told} FROM (SELECT ${told},
         row_number() OVER (PARTITION BY environment_id ORDER BY due_at, target) AS nth
       FROM found WHERE due_at <= ${sql.bigint(now)}) due

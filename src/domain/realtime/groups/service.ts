@@ -260,8 +260,8 @@ export function openGroups(deps: GroupsDeps) {
 
     /** The tick of loop `groups.refresh`: changes that other nodes made and whose hint was lost. */
     async refreshOnce() {
-      // With libSQL this is the only node, and every change was made here.
-      if (store.engine === "postgres") await membership.refreshOnce();
+      // Alone with its store, this node made every change.
+      if (store.isShared) await membership.refreshOnce();
     },
 
     /** The tick of loop `groups.forget`, on the node that leads `retention`. */

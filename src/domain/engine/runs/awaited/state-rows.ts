@@ -143,17 +143,18 @@ export async function changedAfter(
 
 /** Subject by subject, whatever the statistics say. */
 export function waitsAbout(
-  { all, engine, seams }: Store,
+  { all, seams }: Store,
   { environment_id: environmentId, place }: WaitedPlace,
   subjects: readonly string[],
   limit: number,
 ): Promise<StateWait[]> {
   const from = seams.rowsFrom("i", { subject: column.text(subjects) });
   const same = sql`w.environment_id = ${environmentId} AND w.place = ${place} AND ${open} AND w.subject = i.subject`;
-  if (engine === "libsql")
-    return all(sql`SELECT ${waitColumns} FROM ${from} CROSS JOIN waits w ON ${same} LIMIT ${limit}`);
-  return all(sql`SELECT w.* FROM ${from} CROSS JOIN LATERAL (SELECT ${waitColumns} FROM waits w WHERE ${same}
-    ORDER BY w.environment_id, w.place, w.subject LIMIT ${limit}) w LIMIT ${limit}`);
+  const first = seams.firstOfPlace({
+    ...{ table: "waits", alias: "w", columns: waitColumns, where: same, limit },
+    order: sql.raw("w.environment_id, w.place, w.subject"),
+  });
+  return all(sql`SELECT ${waitColumns} FROM ${from} ${first} LIMIT ${limit}`);
 }
 
 /** What stands there, as far as the place has it. */

@@ -15,7 +15,6 @@ export interface PinnedPlace {
 }
 
 const key = ["environment_id", "function_id", "pinned_to", "state"] as const;
-const columnsOf = (alias: string): string => key.map((name) => `${alias}.${name}`).join(", ");
 const shown = sql.raw(
   'environment_id AS "environmentId", function_id AS "functionId", pinned_to AS deployment, state',
 );
@@ -29,37 +28,12 @@ export function pinnedPlaces(
   store: Pick<Store, "all" | "seams">,
   { environmentId, after }: { environmentId?: string; after?: PinnedPlace | undefined } = {},
 ): Promise<PinnedPlace[]> {
-  const here = environmentId === undefined ? sql.empty : sql` AND e.environment_id = ${environmentId}`;
-  const order = sql.raw(columnsOf("e"));
-  if (store.seams.engine === "postgres") {
-    const behind = after
-      ? sql` AND (${order}) > (${after.environmentId}, ${after.functionId}, ${after.deployment}, ${after.state})`
-      : sql.empty;
-    return store.all(sql`WITH RECURSIVE place AS (
-        (SELECT ${order} FROM executions e WHERE e.pinned_to IS NOT NULL${here}${behind} ORDER BY ${order} LIMIT 1)
-        UNION ALL
-        SELECT n.* FROM place CROSS JOIN LATERAL (SELECT ${order} FROM executions e
-          WHERE e.pinned_to IS NOT NULL${here} AND (${order}) > (${sql.raw(columnsOf("place"))})
-          ORDER BY ${order} LIMIT 1) n)
-      SELECT ${shown} FROM place LIMIT ${pinPlacesMax}`);
-  }
-  // SQLite finds a place in an index by one comparison behind equalities, not by a row of several.
-  const next = (place: number) => {
-    const same = key.slice(0, place).map((name) => `e.${name} = l.${name} AND `);
-    return sql`(SELECT e.rowid FROM executions e WHERE e.pinned_to IS NOT NULL${here} AND ${sql.raw(
-      `${same.join("")}e.${key[place]} > l.${key[place]}`,
-    )} ORDER BY ${order} LIMIT 1)`;
-  };
-  const behind = sql`SELECT COALESCE(${next(3)}, ${next(2)}, ${next(1)}, ${next(0)})`;
-  const first = after
-    ? sql`${behind} FROM (SELECT ${after.environmentId} AS environment_id, ${after.functionId} AS function_id,
-        ${after.deployment} AS pinned_to, ${after.state} AS state) l`
-    : sql`SELECT (SELECT e.rowid FROM executions e WHERE e.pinned_to IS NOT NULL${here} ORDER BY ${order} LIMIT 1)`;
-  return store.all(sql`WITH RECURSIVE at(id) AS (
-      ${first}
-      UNION ALL
-      ${behind} FROM at CROSS JOIN executions l ON l.rowid = at.id)
-    SELECT ${shown} FROM at CROSS JOIN executions e ON e.rowid = at.id LIMIT ${pinPlacesMax}`);
+  const here = environmentId === undefined ? sql.empty : sql` AND d.environment_id = ${environmentId}`;
+  const found = store.seams.firstOfKeys({
+    ...{ table: "executions", columns: key, key, where: sql`d.pinned_to IS NOT NULL${here}` },
+    after: after && [after.environmentId, after.functionId, after.deployment, after.state],
+  });
+  return store.all(sql`WITH RECURSIVE ${found} SELECT ${shown} FROM found LIMIT ${pinPlacesMax}`);
 }
 
 /** How many runs are at each of these places of an environment, counted up to `countCap`. */

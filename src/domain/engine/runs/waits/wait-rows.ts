@@ -1,4 +1,4 @@
-import { column, type Sql, sql } from "../../../../kit/sql.ts";
+import { column, sql } from "../../../../kit/sql.ts";
 import type { StoredEvent } from "../../../../kit/stored-event.ts";
 import type { Store } from "../../../../store/store.ts";
 import { celPath } from "../../waits/rules.ts";
@@ -188,17 +188,11 @@ export function probeWaits(
     AND w.value_hash = p.value_hash AND w.fresh_at IS NULL AND w.from_position < p.position
     AND (w.kind = 'cancel' OR COALESCE((SELECT e.state FROM executions e WHERE e.run_id = w.run_id), '')
       NOT IN ('held', 'resuming'))`;
-  const limit = matcherMovesMax + 1;
-  // SQLite has no LATERAL: a list of keys from an ordered lookup does the same.
-  const query: Sql =
-    store.engine === "postgres"
-      ? sql`SELECT p.ord AS probe, w.* FROM ${from} CROSS JOIN LATERAL (
-          SELECT ${waitColumns} FROM waits w WHERE ${condition} ORDER BY w.run_id, w.step_id LIMIT ${limit}) w
-        ORDER BY p.ord`
-      : sql`SELECT p.ord AS probe, ${waitColumns} FROM ${from} CROSS JOIN waits w ON w.rowid IN (
-          SELECT w.rowid FROM waits w WHERE ${condition} ORDER BY w.run_id, w.step_id LIMIT ${limit})
-        ORDER BY p.ord`;
-  return store.all(query);
+  const first = store.seams.firstOfPlace({
+    ...{ table: "waits", alias: "w", columns: waitColumns, where: condition },
+    ...{ order: sql.raw("w.run_id, w.step_id"), limit: matcherMovesMax + 1 },
+  });
+  return store.all(sql`SELECT p.ord AS probe, ${waitColumns} FROM ${from} ${first} ORDER BY p.ord`);
 }
 
 /** Waits with expressions, a page at a time by run and step. */

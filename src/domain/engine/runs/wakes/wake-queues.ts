@@ -43,29 +43,11 @@ export const sliceOfWakes = (
  * table needs no index for this.
  */
 export function wakeQueues(store: Pick<Store, "all" | "seams">, now: Instant): Promise<WakeQueue[]> {
-  const key = (name: string) => sql.raw(`(${name}.environment_id, ${name}.function_id, ${name}.state)`);
-  const order = (name: string) =>
-    sql.raw(`${name}.environment_id, ${name}.function_id, ${name}.state, ${name}.wake_at`);
-  const due = sql`SELECT environment_id AS "environmentId", function_id AS "functionId", state FROM found
-    WHERE state <> 'queued' AND wake_at <= ${now}`;
-  if (store.seams.engine === "postgres")
-    return store.all(sql`WITH RECURSIVE found AS (
-        (SELECT ${order("e")} FROM executions e ORDER BY ${order("e")} LIMIT 1)
-        UNION ALL
-        SELECT n.* FROM found CROSS JOIN LATERAL (SELECT ${order("e")} FROM executions e
-          WHERE ${key("e")} > ${key("found")} ORDER BY ${order("e")} LIMIT 1) n)
-      ${due}`);
-  // SQLite finds a place in an index by one comparison behind equalities, not by a row of several.
-  const next = (same: string) =>
-    sql`(SELECT e.rowid FROM executions e WHERE ${sql.raw(same)} ORDER BY ${order("e")} LIMIT 1)`;
-  return store.all(sql`WITH RECURSIVE at(id) AS (
-      SELECT (SELECT e.rowid FROM executions e ORDER BY ${order("e")} LIMIT 1)
-      UNION ALL
-      SELECT COALESCE(
-        ${next("e.environment_id = l.environment_id AND e.function_id = l.function_id AND e.state > l.state")},
-        ${next("e.environment_id = l.environment_id AND e.function_id > l.function_id")},
-        ${next("e.environment_id > l.environment_id")})
-      FROM at CROSS JOIN executions l ON l.rowid = at.id),
-    found AS (SELECT e.* FROM at CROSS JOIN executions e ON e.rowid = at.id)
-    ${due}`);
+  const key = ["environment_id", "function_id", "state"];
+  const found = store.seams.firstOfKeys({
+    ...{ table: "executions", columns: [...key, "wake_at"], key, order: ["wake_at"] },
+  });
+  return store.all(sql`WITH RECURSIVE ${found}
+    SELECT environment_id AS "environmentId", function_id AS "functionId", state FROM found
+    WHERE state <> 'queued' AND wake_at <= ${now}`);
 }

@@ -69,7 +69,7 @@ export class SqlFolds {
     this.#deps = deps;
     this.#sizes = new FoldSizes(deps.clock);
     // Alone with its store, a server that was killed continues where it was.
-    this.#holder = deps.store.engine === "libsql" ? serverHolder : `${serverHolder}${deps.nodeId}`;
+    this.#holder = deps.store.isShared ? `${serverHolder}${deps.nodeId}` : serverHolder;
   }
 
   /** The tick of loop `projections.fold`: a turn for each projection that has events after its cursor. */
