@@ -39,6 +39,9 @@ function wordsOf(field: DescField): Map<string, string> | undefined {
   return words;
 }
 
+/** Read from JSON itself. A bound that is null is refused, as over REST: without it more is selected. */
+const bounds: ReadonlySet<string> = new Set(["DeleteRunsRequest", "RepairFilter", "ReplayEvents"]);
+
 function ruleOf(field: DescField, message: DescMessage): FieldRule {
   const type = field.message?.typeName;
   const sibling = message.fields.find((other) => other.name === `${field.name}_value`);
@@ -49,7 +52,7 @@ function ruleOf(field: DescField, message: DescMessage): FieldRule {
     words: wordsOf(field),
     isStruct: type === "google.protobuf.Struct" && field.fieldKind === "message",
     valueSibling: sibling?.message?.typeName === "google.protobuf.Value" ? sibling.jsonName : undefined,
-    keepsNull: type === "google.protobuf.Value",
+    keepsNull: type === "google.protobuf.Value" || bounds.has(message.name),
     isMask: type === "google.protobuf.FieldMask",
   };
 }

@@ -222,10 +222,9 @@ describe.each(engines)("what is over is deleted and redacted on %s", (engine) =>
       (await server.rpc("ErrorService", "ListErrorGroups", { functionId: "many" })).body.groups ?? [],
     ).toEqual([]);
     expect(await codeOf(rpc("DeleteRuns", { statuses: ["running"] }))).toBe("invalid_argument");
-    for (const odd of [{ functionID: "many" }, { functionId: "" }])
+    const empty = [{ functionId: "" }, { functionId: null }, { until: "" }, { statuses: [] }];
+    for (const odd of [...empty, { functionID: "many" }, { limit: 10_001 }, { until: "yesterday" }])
       expect(await codeOf(rpc("DeleteRuns", odd))).toBe("invalid_argument");
-    expect(await codeOf(rpc("DeleteRuns", { limit: 10_001 }))).toBe("invalid_argument");
-    expect(await codeOf(rpc("DeleteRuns", { until: "yesterday" }))).toBe("invalid_argument");
     expect((await rpc("DeleteRuns", { functionId: "many" })).body).toEqual({ deleted: 2 });
   }, 20_000);
 

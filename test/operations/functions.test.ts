@@ -155,6 +155,8 @@ describe.each(engines)("functions on %s", (engine) => {
     ["triggers[0].expression", { id: "a", triggers: [{ event: "a", expression: "total > 5" }] }],
     ["retryAttempts", { id: "a", retryAttempts: 0 }],
     ["retryAttempts", { id: "a", retryAttempts: "many" }],
+    ["concurrency.limit", { id: "a", concurrency: { limit: 0, key: "k" } }],
+    ["concurrency.limit", { id: "a", concurrency: { limit: 0 }, checked: true }],
     ["timeoutMs", { id: "a", timeoutMs: -1 }],
     ["timeoutMs", { id: "a", timeoutMs: 1.5 }],
     ["preferredMode", { id: "a", preferredMode: "sideways" }],

@@ -257,6 +257,22 @@ describe.each(engines)("repairs on %s", (engine) => {
       expect({ status: answer.status, body: answer.body, field }).toMatchObject({ status: 400 });
       expect(answer.body.error).toContain(field);
     }
+    // A variable that is not set must not take the runs of all functions.
+    for (const [name, camel, value] of [
+      ["function_id", "functionId", ""],
+      ["error_group", "errorGroup", ""],
+      ["since", "since", ""],
+      ["event_id", "eventId", null],
+      ["attributes", "attributes", []],
+    ] as const) {
+      const empty = { [name]: value, statuses: ["running"] };
+      const answer = await server.api("/api/v1/repairs", { body: { action: "cancel", filter: empty } });
+      expect(answer).toMatchObject({ status: 400, body: { field: `filter.${name}` } });
+      for (const method of ["StartRepair", "PreviewRepair"]) {
+        const sent = { action: "cancel", filter: { [camel]: value, statuses: ["running"] } };
+        expect((await server.rpc("RepairService", method, sent)).status).toBe(400);
+      }
+    }
     const { body: list } = await server.api("/api/v1/repairs");
     const { id } = list.repairs[0] as Repair;
     expect((await server.api(`/api/v1/repairs/${id}/items?outcome=lost`)).status).toBe(400);

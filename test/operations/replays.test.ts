@@ -233,6 +233,9 @@ describe.each(engines)("replays on %s", (engine) => {
       [{ function_id, events: { from_position: 20, to_position: 10 } }, "to_position"],
       [{ function_id, events: { from_position: 10, since: "2026-01-01T00:00:00Z" } }, "since"],
       [{ function_id, events: { since: "yesterday" } }, "since"],
+      [{ function_id, events: { since: "" } }, "since"],
+      [{ function_id, events: { to_position: 0 } }, "to_position"],
+      [{ function_id, events: { filter: "" } }, "filter"],
       [{ function_id, events: { to_position: 10 }, then_live: true }, "then_live"],
       [{ function_id, reason: "x".repeat(1_025) }, "reason"],
     ] as const) {

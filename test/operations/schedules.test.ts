@@ -101,6 +101,26 @@ describe.each(engines)("cron on %s", (engine) => {
     expect(await ledgers("every-second")).toEqual([]);
   });
 
+  test("a slot starts no run beside one that a singleton has, with an event's name or without", async () => {
+    const options = { singleton: { mode: "skip" } };
+    for (const [id, more] of [
+      ["alone-plain", {}],
+      ["alone-named", { event: "alone.due" }],
+    ] as const) {
+      const definition = { id, triggers: [{ cron: "* * * * * *", ...more }], ...options };
+      expect(await rpc("RegisterFunction", definition)).toMatchObject({ status: 200 });
+      await tick();
+      const fired = async () => Number((await ledgers(id))[0]!.fired_count);
+      await until(async () => (await fired()) >= 3, { about: "three slots" });
+      const [only, ...others] = await runs(id);
+      expect({ id, others }).toEqual({ id, others: [] });
+      await rpc("CancelRun", { id: only!.id });
+      await until(async () => (await runs(id)).length === 2, { about: "the next slot" });
+      await rpc("DeleteFunction", { id });
+      await tick();
+    }
+  });
+
   test("with an event name the event is emitted for all who want it", async () => {
     await register("ticker", [{ cron: "0 0 1 1 *", event: "clock.tick" }]);
     await register("listener", [{ event: "clock.tick" }]);

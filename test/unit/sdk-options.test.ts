@@ -46,7 +46,9 @@ test("an option that does not exist is a TypeError, with the one that was meant"
 });
 
 test("calls refuse an option that does not exist before anything is sent", async () => {
-  const { emit, listRuns, repairs } = createClient({ url: "http://127.0.0.1:1" });
+  const { emit, listRuns, repairs, triggerSync, invokeFunction } = createClient({
+    url: "http://127.0.0.1:1",
+  });
   const wrong: [() => Promise<unknown>, string][] = [
     [() => emit("e", {}, { idempotency: "k" } as never), "emit has no option idempotency"],
     [() => listRuns({ function: "f" } as never), "listRuns has no option function: did you mean functionId?"],
@@ -56,6 +58,11 @@ test("calls refuse an option that does not exist before anything is sent", async
     ],
     [() => repairs.preview("cancel", { event: "e" } as never), "the filter of a repair has no option event"],
     [() => repairs.replayEvents("f", { since: 1 } as never), "a replay has no option since"],
+    [() => triggerSync("e", {}, { delay: "1h" } as never), "triggerSync has no option delay"],
+    [
+      () => invokeFunction("f", {}, { idempotency: "k" } as never),
+      "invokeFunction has no option idempotency",
+    ],
   ];
   for (const [ask, message] of wrong) expect(ask()).rejects.toThrow(message);
 });
@@ -75,6 +82,28 @@ test("steps refuse an option that does not exist, and name the step in what is w
       "step w has no option within",
     ],
     [(step) => step.invoke("f", { data: 1 } as never), "step f has no option data"],
+    [
+      (step) => step.waitForAny("w", { paid: { event: "e", mach: "id" } }),
+      "step w: paid has no option mach: did you mean match?",
+    ],
+    [
+      (step) => step.waitForAll("w", { a: { stream: "s", version: 1, match: "id" } }),
+      "step w: a has no option match",
+    ],
+    [
+      (step) => step.waitForStream("s", { version: 1, timout: "1s" } as never),
+      "step s has no option timout: did you mean timeout?",
+    ],
+    [(step) => step.waitForKey("b", "k", { exist: true } as never), "step b/k has no option exist"],
+    [(step) => step.waitForRun("run_1", { within: "1s" } as never), "step run_1 has no option within"],
+    [
+      (step) => step.emit("e", {}, { dealy: "1h" } as never),
+      "step emit.e has no option dealy: did you mean delay?",
+    ],
+    [(step) => step.publish("t", 1, { key: "k" } as never), "step publish:t has no option key"],
+    [(step) => step.invokeAsync("f", { timeout: "1s" } as never), "step f has no option timeout"],
+    [(step) => step.parallel("p", [], { settled: true } as never), "step p has no option settled"],
+    [(step) => step.map("m", [1], handler, { concurency: 1 } as never), "step m has no option concurency"],
     [(step) => step.sleep("nap", "5 minuts"), "step nap: not a duration: 5 minuts"],
     [(step) => step.waitForEvent("paid", { timeout: "soon" }), "step paid: not a duration: soon"],
     [(step) => step.sleepUntil("nap", "tomorrow"), "step nap: not an instant: tomorrow"],
@@ -134,4 +163,36 @@ test("a bound of a deletion that has no value deletes nothing", async () => {
     ],
   ] as [string, unknown][])
     await expect(runs.deleteMany({ [name]: value })).rejects.toThrow(`runs.deleteMany: ${name} has no value`);
+});
+
+test("a bound of a repair or a replay that has no value starts nothing", async () => {
+  const { repairs, listRuns } = createClient({ url: "http://127.0.0.1:1" });
+  const bounds = [
+    { functionId: undefined },
+    { functionId: "" },
+    { statuses: [] },
+    { attributes: {} },
+    { since: "" },
+  ];
+  for (const bound of bounds as object[]) {
+    const [name] = Object.keys(bound);
+    const filter = { ...bound, ...(name !== "statuses" && { statuses: ["running" as const] }) };
+    for (const asked of [() => repairs.start("cancel", { filter }), () => repairs.preview("cancel", filter)])
+      await expect(asked()).rejects.toThrow(`the filter of a repair: ${name} has no value`);
+  }
+  for (const [name, value] of [
+    ["from", undefined],
+    ["from", Number.NaN],
+    ["to", ""],
+    ["pattern", ""],
+    ["filter", undefined],
+  ] as const)
+    await expect(repairs.replayEvents("f", { [name]: value })).rejects.toThrow(
+      `a replay: ${name} has no value`,
+    );
+  for (const attributes of [{ total: { gte: undefined } }, { total: undefined }] as never[]) {
+    const told = "attributes: total is compared with nothing";
+    await expect(repairs.start("cancel", { filter: { attributes } })).rejects.toThrow(told);
+    await expect(listRuns({ attributes })).rejects.toThrow(told);
+  }
 });

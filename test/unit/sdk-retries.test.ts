@@ -36,6 +36,21 @@ test("a step is tried again without its handler being entered again, by growing 
   expect(tries).toEqual([1, 2, 3]);
 });
 
+test("0 and undefined of a function's retry and timeout are the server's defaults in a test too", async () => {
+  const broken = (options: object) =>
+    testFunction(
+      createFunction({ id: "f", event: "go", ...options }, () => {
+        throw new Error("no");
+      }),
+    ).run();
+  const byItself = await broken({});
+  expect(byItself).toMatchObject({ status: "failed", attempts: 3, elapsedMs: 3_000 });
+  const said = { attempts: 3, elapsedMs: 3_000, error: { message: "no" } };
+  const retry = { maxAttempts: 0, delay: 0, backoff: 0, maxDelay: 0 };
+  expect(await broken({ retry, timeout: 0 })).toMatchObject(said);
+  expect(await broken({ retry: { maxAttempts: undefined, delay: undefined } })).toMatchObject(said);
+});
+
 test("a worker that dies between tries loses none, nor the time of the next one", async () => {
   const tries: number[] = [];
   const charge = flow((step) =>

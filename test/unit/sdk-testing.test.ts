@@ -168,3 +168,35 @@ test("attributes are shown as the server would have them after each crash and at
     expect(refused).toMatchObject({ attempts: 1, error: { code: "ATTRIBUTE_REFUSED", retryable: false } });
   }
 });
+
+test("values at a wait's path are compared as on the server, and one that the run's own event lacks fails it", async () => {
+  const waiting = make(({ step }) => step.waitForEvent("go", { match: "größe", timeout: "1d" }));
+  const own = { größe: { a: 1, b: [2] } };
+  const { output } = await testFunction(waiting)
+    .deliver("go", { größe: { b: [2], a: 2 } }, { after: "1h" })
+    .deliver("go", { größe: { b: [2], a: 1 } }, { after: "2h" })
+    .run(own as never);
+  expect(output).toMatchObject({ timestamp: expect.any(String), data: { größe: { b: [2], a: 1 } } });
+  const lacking = make(({ step }) =>
+    step.waitForAny("one", { go: { event: "go", match: "data.order.id" } }).catch(() => "caught"),
+  );
+  expect(await testFunction(lacking).run({ n: 1 })).toMatchObject({
+    ...{ status: "failed", attempts: 1 },
+    error: {
+      message: "wait_for_event: the triggering event has nothing at data.order.id",
+      ...{ code: "WAIT_MATCH_UNRESOLVED", retryable: false },
+    },
+  });
+});
+
+test("a child that takes longer than it may has the server's error", async () => {
+  const child = createFunction({ id: "child", event: "go" }, ({ step }) => step.sleep("long", "1h"));
+  const hurried = make(({ step }) => step.invoke(child, { input: { n: 1 }, timeout: "2s" }));
+  expect(await testFunction(hurried).mockInvoke(child, child).run({ n: 4 })).toMatchObject({
+    ...{ status: "failed", elapsedMs: 2_000 },
+    error: {
+      message: 'step child failed: timed out waiting for the function "child"',
+      ...{ code: "INVOKE_TIMEOUT", retryable: false },
+    },
+  });
+});

@@ -10,9 +10,13 @@ import type { DelayedEventRecord, EmitOptions, EventMap, EventRecord } from "../
 import type { EventCalls, SyncOptions } from "./client-types.ts";
 
 const emitBatchMax = 100;
-const known: KnownOptions<EmitOptions> = {
+export const knownOfEmit: KnownOptions<Omit<EmitOptions, "traceparent">> = {
   ...{ idempotencyKey: true, metadata: true, version: true, delay: true, at: true },
-  traceparent: true,
+};
+const known: KnownOptions<EmitOptions> = { ...knownOfEmit, traceparent: true };
+const knownOfSync: KnownOptions<SyncOptions> = {
+  ...{ idempotencyKey: true, metadata: true, traceparent: true, signal: true },
+  ...timeoutNames,
 };
 /** The answer is to tell what no worker serves. */
 const told = { tellUnserved: true };
@@ -25,6 +29,7 @@ export function syncOptions(
   what: string,
   options: SyncOptions,
 ): Omit<SyncOptions, "timeout"> & { timeoutMs: number } {
+  requireKnown(what, options, knownOfSync);
   const { timeoutMs = syncMsDefault, ...given } = withUnits(what, options, timeoutNames, { endless: true });
   return { timeoutMs, ...given };
 }

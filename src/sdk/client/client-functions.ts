@@ -2,13 +2,16 @@ import type { EventRegistry } from "../steps/events.ts";
 import { createFunction } from "../steps/function.ts";
 import type { SvcFunction } from "../steps/svc-function.ts";
 import { declaredAttributes } from "../wire/attributes.ts";
+import { type KnownOptions, requireKnown } from "../wire/known-options.ts";
 import { dataFields } from "../wire/payload.ts";
 import { type Message, readFunction, readHistory, readResult } from "../wire/read.ts";
 import { once, safe } from "../wire/retry.ts";
 import type { RpcOptions, Transport } from "../wire/transport.ts";
 import type { EventMap } from "../wire/types.ts";
 import { syncOptions, syncSlackMs, waitedMs } from "./client-events.ts";
-import type { FunctionCalls } from "./client-types.ts";
+import type { FunctionCalls, InvokeFunctionOptions } from "./client-types.ts";
+
+const knownOfInvoke: KnownOptions<InvokeFunctionOptions> = { idempotencyKey: true, traceparent: true };
 
 export const functionIdOf = (target: Pick<SvcFunction, "id"> | string): string =>
   typeof target === "string" ? target : target.id;
@@ -103,7 +106,9 @@ export function functionCalls<Events extends EventMap>(
       return readFunction(answer.function ?? {});
     },
 
-    async invokeFunction(target, data, { idempotencyKey, traceparent } = {}) {
+    async invokeFunction(target, data, options = {}) {
+      requireKnown("invokeFunction", options, knownOfInvoke);
+      const { idempotencyKey, traceparent } = options;
       const answer = await rpc<Message>(
         "InvokeFunction",
         {

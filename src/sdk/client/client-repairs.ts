@@ -1,5 +1,5 @@
 import { filtersOf } from "../wire/attributes.ts";
-import { type KnownOptions, requireKnown } from "../wire/known-options.ts";
+import { type KnownOptions, requireBounds, requireKnown } from "../wire/known-options.ts";
 import { jsonToSend } from "../wire/payload.ts";
 import { type Message, present } from "../wire/read.ts";
 import { once, safe } from "../wire/retry.ts";
@@ -85,9 +85,10 @@ const knownEvents: KnownOptions<ReplaySelection> = {
   ...{ pattern: true, filter: true, from: true, to: true, again: true },
 };
 
-/** A word that the server passes over would select more runs than its caller meant. */
+/** A word that the server passes over, and a bound without a value, would select more than was meant. */
 function filterOf(selection: RepairSelection) {
   requireKnown("the filter of a repair", selection, knownFilter);
+  requireBounds("the filter of a repair", selection, Object.keys(knownFilter));
   const { since, until, attributes, ...filter } = selection;
   return {
     ...filter,
@@ -102,6 +103,7 @@ const placeOf = (place: ReplayPlace | undefined, position: string, time: string)
 
 function eventsOf(selection: ReplaySelection) {
   requireKnown("a replay", selection, knownEvents);
+  requireBounds("a replay", selection, ["pattern", "filter", "from", "to"]);
   const { from, to, ...events } = selection;
   return {
     ...events,

@@ -1,4 +1,4 @@
-import { type KnownOptions, requireKnown } from "../wire/known-options.ts";
+import { type KnownOptions, requireBounds, requireKnown } from "../wire/known-options.ts";
 import { instant } from "../wire/read.ts";
 import { once, safe } from "../wire/retry.ts";
 import type { Transport } from "../wire/transport.ts";
@@ -53,9 +53,7 @@ export function runErasureCalls(transport: Transport): RunErasureCalls {
     async deleteMany(options = {}) {
       requireKnown("runs.deleteMany", options, known);
       // A value that its caller does not have must not delete the runs of all functions, for good.
-      for (const name of ["functionId", "statuses", "until"] as const)
-        if (name in options && (options[name] ?? "") === "")
-          throw new TypeError(`runs.deleteMany: ${name} has no value: leave it out to set no such bound`);
+      requireBounds("runs.deleteMany", options, ["functionId", "statuses", "until"]);
       const { statuses = [], until, ...given } = options;
       const message = {
         ...given,

@@ -3,12 +3,17 @@ import type { FunctionDefinition, Logger } from "../wire/types.ts";
 import type { FailedEnd } from "./execution-end.ts";
 import type { SvcFunction } from "./svc-function.ts";
 
-/** What the server does for a function that does not say otherwise. */
-export const retryDefault = { maxAttempts: 3, initialDelayMs: 1_000, backoffFactor: 2, maxDelayMs: 300_000 };
+const retryDefault = { maxAttempts: 3, initialDelayMs: 1_000, backoffFactor: 2, maxDelayMs: 300_000 };
+
+/** As the server reads it: what is left out, undefined or 0 is what it does by itself. */
+export const retryOf = (retry: FunctionDefinition["retry"]): typeof retryDefault => ({
+  ...retryDefault,
+  ...Object.fromEntries(Object.entries(retry ?? {}).filter(([, value]) => value)),
+});
 
 /** Milliseconds from the end of a failed attempt (from 1) to the next one, by the server's rules. */
 export function attemptDelayMs(retry: FunctionDefinition["retry"], attempt: number): number {
-  const { initialDelayMs, backoffFactor, maxDelayMs } = { ...retryDefault, ...retry };
+  const { initialDelayMs, backoffFactor, maxDelayMs } = retryOf(retry);
   return Math.min(Math.round(initialDelayMs * backoffFactor ** (attempt - 1)), maxDelayMs);
 }
 
@@ -43,7 +48,7 @@ export function failedAttemptText(
   if (maxAttempts === 0) return `${which} failed`;
   if (attempt >= maxAttempts) return `${which} failed: it was the last one`;
   // A run goes by the definition that it began with, which may be an older one.
-  const isOwn = (retry?.maxAttempts ?? retryDefault.maxAttempts) === maxAttempts;
+  const isOwn = retryOf(retry).maxAttempts === maxAttempts;
   return isOwn
     ? `${which} failed, again in ${secondsText(attemptDelayMs(retry, attempt))}`
     : `${which} failed`;

@@ -1,12 +1,23 @@
 import { bodyOf } from "../client/client-kv.ts";
+import { requireKnown } from "../wire/known-options.ts";
 import type { Condition, KeyCondition } from "../wire/wire.ts";
 
 const equalBytesMax = 1_024;
+
+/** What tells of each kind whether it is met. */
+export const testsOf = {
+  event: { match: true, matchValue: true },
+  stream: { version: true, after: true },
+  key: { bucket: true, after: true, equals: true, exists: true, deleted: true },
+  run: {},
+} as const;
 
 /** The condition of a step as it is sent. Throws TypeError that names what is wrong; `at` says where. */
 export function conditionOf(at: string, name: string, given: unknown): Condition {
   const one = (typeof given === "object" && given !== null ? given : {}) as Record<string, unknown>;
   const kind = onlyOf(at, one, ["event", "stream", "key", "run"]);
+  // Types do not tell: a `match` that is misspelt would let any event of the name through.
+  requireKnown(at, one, { [kind]: true, ...testsOf[kind] });
   switch (kind) {
     case "event":
       return {

@@ -2,21 +2,12 @@ import type { ReportedError } from "../wire/errors.ts";
 import { type KnownOptions, requireKnown } from "../wire/known-options.ts";
 import type { EventMap } from "../wire/types.ts";
 import type { Condition } from "../wire/wire.ts";
-import { conditionOf } from "./conditions.ts";
+import { conditionOf, testsOf } from "./conditions.ts";
 import type { Execution } from "./step.ts";
 import { lateOf, timeoutText } from "./step-yields.ts";
 import type { Steps } from "./steps.ts";
 import type { EventReader, HandlerEvent } from "./svc-function.ts";
-import type {
-  AwaitedThings,
-  KeyTest,
-  ManyOptions,
-  MetKey,
-  MetRun,
-  MetStream,
-  NamedOptions,
-  StreamTest,
-} from "./wait-types.ts";
+import type { AwaitedThings, ManyOptions, MetKey, MetRun, MetStream, NamedOptions } from "./wait-types.ts";
 
 type WaitSteps = Pick<
   Steps,
@@ -117,12 +108,12 @@ export function waitSteps(execution: Execution, events: EventReader | undefined)
   }
 
   /** A wait for one thing, which gives that thing. */
-  async function only(name: string, one: Given[string], options: ManyOptions) {
-    const { timeout, onTimeout } = options;
-    const condition = conditionOf(`step ${name}`, "it", one);
+  async function only(kind: keyof typeof testsOf, own: string, thing: object, options: NamedOptions = {}) {
+    const { name = own, timeout, onTimeout, ...test } = options;
+    requireKnown(`step ${name}`, options, { name: true, ...known, ...testsOf[kind] });
+    const condition = conditionOf(`step ${name}`, "it", { ...test, ...thing });
     const rest = { ...(timeout !== undefined && { timeout }), ...(onTimeout !== undefined && { onTimeout }) };
     const met = (await awaited("any", name, [condition], rest)) as Partial<Record<string, Stored>> | null;
-    const kind = kinds.find((word) => word in condition)!;
     return met && (await read(kind, met[kind]!));
   }
 
@@ -140,15 +131,11 @@ export function waitSteps(execution: Execution, events: EventReader | undefined)
       }
       return Object.fromEntries(all);
     }) as WaitSteps["waitForAll"],
-    waitForStream: ((stream: string, options: Partial<StreamTest> & NamedOptions = {}) => {
-      const { version, after } = options;
-      return only(options.name ?? stream, { stream, version, after } as Given[string], options);
-    }) as WaitSteps["waitForStream"],
-    waitForKey: ((bucket: string, key: string, options: Partial<KeyTest> & NamedOptions = {}) => {
-      const { name = `${bucket}/${key}`, timeout, onTimeout, ...state } = options;
-      return only(name, { bucket, key, ...state } as Given[string], options);
-    }) as WaitSteps["waitForKey"],
-    waitForRun: ((run: string, options: NamedOptions = {}) =>
-      only(options.name ?? run, { run }, options)) as WaitSteps["waitForRun"],
+    waitForStream: ((stream: string, options?: NamedOptions) =>
+      only("stream", stream, { stream }, options)) as WaitSteps["waitForStream"],
+    waitForKey: ((bucket: string, key: string, options?: NamedOptions) =>
+      only("key", `${bucket}/${key}`, { bucket, key }, options)) as WaitSteps["waitForKey"],
+    waitForRun: ((run: string, options?: NamedOptions) =>
+      only("run", run, { run }, options)) as WaitSteps["waitForRun"],
   };
 }

@@ -18,7 +18,8 @@ const knownOfWaits: KnownOptions<WaitOptions> = {
   ...{ name: true, match: true, matchValue: true, timeout: true, onTimeout: true, payload: true },
 };
 const knownOfSignals: KnownOptions<NamedOptions> = { name: true, timeout: true, onTimeout: true };
-const knownOfInvokes: KnownOptions<InvokeOptions> = { input: true, ...timeoutNames };
+const knownOfStarts = { input: true } as const;
+const knownOfInvokes: KnownOptions<InvokeOptions> = { ...knownOfStarts, ...timeoutNames };
 
 const rfc3339 = /^\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d)$/;
 
@@ -102,8 +103,10 @@ export function yieldSteps(execution: Execution, events: EventReader | undefined
       }))) as never;
     },
 
-    async invokeAsync(target, { input } = {}) {
+    async invokeAsync(target, options = {}) {
       const id = idOf(target);
+      requireKnown(`step ${id}`, options, knownOfStarts);
+      const { input } = options;
       const output = await execution.awaitStored(id, (base) => ({
         ...base,
         type: "invoke_function_async",

@@ -1,3 +1,4 @@
+import type { ReportedError } from "../wire/errors.ts";
 import type { Yield } from "../wire/wire.ts";
 
 export interface TestEvent {
@@ -10,15 +11,42 @@ export interface TestEvent {
 
 type WaitFilter = Extract<Yield, { type: "wait_for_event" }>["event_filter"];
 
+const isPath = /^[\p{L}\p{N}_$-]+(?:\.[\p{L}\p{N}_$-]+)*$/u;
+const ownPath = (path: string): string => path.replace(/^(?:\$\.|event\.)?data\.(?=.)|^\$\.(?=.)/, "");
+
 /** The value at a path inside data; `data.`, `event.data.` and `$.data.` in front are left out. */
 export function valueAt(data: unknown, path: string): unknown {
-  const own = path.replace(/^(?:\$\.|event\.)?data\.(?=.)|^\$\.(?=.)/, "");
   let value = data;
-  for (const name of own.split(".")) value = (value as Record<string, unknown> | null | undefined)?.[name];
+  for (const name of ownPath(path).split(".")) {
+    if (typeof value !== "object" || value === null || !Object.hasOwn(value, name)) return undefined;
+    value = (value as Record<string, unknown>)[name];
+  }
   return value;
 }
 
-const isPath = /^[\w$.-]+$/;
+/** Equal values have equal texts, whatever the order of their keys. */
+const textOf = (value: unknown) =>
+  JSON.stringify(value, (_, one) =>
+    typeof one !== "object" || one === null || Array.isArray(one)
+      ? one
+      : Object.fromEntries(Object.entries(one).sort(([a], [b]) => (a < b ? -1 : 1))),
+  );
+
+/** Of waits that compare with what the run's own event lacks: the server fails the run by it. */
+export function unresolvedIn(waits: readonly Yield[], trigger: unknown): ReportedError | undefined {
+  const filters = waits.flatMap((wait): Pick<WaitFilter, "match" | "match_value">[] => {
+    if (wait.type === "wait_for_event") return [wait.event_filter];
+    return wait.type === "wait_for_events" ? wait.conditions.filter((one) => "event" in one) : [];
+  });
+  for (const { match, match_value } of filters)
+    if (match !== undefined && isPath.test(match) && match_value === undefined)
+      if (valueAt(trigger, match) === undefined)
+        return {
+          message: `wait_for_event: the triggering event has nothing at data.${ownPath(match)}`,
+          ...{ code: "WAIT_MATCH_UNRESOLVED", retryable: false },
+        };
+  return undefined;
+}
 
 /**
  * The first event that ends the wait, by the server's rules: equal values at a path, or a literal. CEL is the
@@ -33,7 +61,7 @@ export function findDelivery(
   const fits = ({ data }: TestEvent): boolean => {
     if (match === undefined || !isPath.test(match)) return true;
     const expected = match_value === undefined ? valueAt(trigger, match) : match_value;
-    return expected !== undefined && JSON.stringify(valueAt(data, match)) === JSON.stringify(expected);
+    return expected !== undefined && textOf(valueAt(data, match)) === textOf(expected);
   };
   const atOf = ({ atMs = nowMs }: TestEvent): number => atMs;
   // As on the server, a wait sees only what is emitted after it began.

@@ -4,6 +4,7 @@ import type { ProjectedEvent, SvcProjection } from "../projections/projection-ty
 import { digestHex } from "../wire/payload.ts";
 import type { Logger } from "../wire/types.ts";
 import { asJson } from "./testing-json.ts";
+import { valueAt } from "./testing-match.ts";
 
 /** An event that a test hands to a projection. */
 export interface EventToProject {
@@ -38,22 +39,12 @@ const shared = "__global__";
 const keyBytesMax = 512;
 const silent: Logger = { debug() {}, info() {}, warn() {}, error() {} };
 
-/** Undefined when it is missing or null. */
-function valueAt(data: unknown, path: string): unknown {
-  let value = data;
-  for (const name of path.replace(/^(\$\.|event\.(?=data\.))?(data\.)?/, "").split(".")) {
-    if (typeof value !== "object" || value === null || !Object.hasOwn(value, name)) return undefined;
-    value = (value as Record<string, unknown>)[name];
-  }
-  return value ?? undefined;
-}
-
 /** The partition of an event, by the server's rules. */
 async function partitionOf(path: string, { data, entityId }: EventToProject): Promise<string> {
   if (path === "") return shared;
   if (/^(\$\.)?(event\.)?entity_?id$/i.test(path)) return entityId ?? shared;
   const value = valueAt(data, path) ?? valueAt(data, path.replace(/^event\./, ""));
-  if (value === undefined || value === "") return shared;
+  if ((value ?? "") === "") return shared;
   const text = typeof value === "string" ? value : JSON.stringify(value);
   return new TextEncoder().encode(text).length <= keyBytesMax ? text : `sha256:${await digestHex(text)}`;
 }

@@ -1,4 +1,4 @@
-import { attemptDelayMs, retryDefault } from "../steps/attempts.ts";
+import { attemptDelayMs, retryOf } from "../steps/attempts.ts";
 import type { ExecutionInput } from "../steps/execute.ts";
 import type { ExecutionEnd, FailedEnd } from "../steps/execution-end.ts";
 import type { HandlerEvent } from "../steps/svc-function.ts";
@@ -8,6 +8,7 @@ import type { Compensating } from "../wire/wire.ts";
 import type { TestPlan, TestResult } from "./test-plan.ts";
 import { TestCalls } from "./testing-calls.ts";
 import { asJson } from "./testing-json.ts";
+import { unresolvedIn } from "./testing-match.ts";
 import { TestNames } from "./testing-names.ts";
 import { TestServer } from "./testing-server.ts";
 import { TestStreams } from "./testing-streams.ts";
@@ -93,7 +94,7 @@ async function simulateOne(
   const { target, secrets } = plan;
   const runId = `run_test${++runs}`;
   const startMs = Date.now();
-  const retry = { ...retryDefault, ...target.definition.retry };
+  const retry = retryOf(target.definition.retry);
   const events = batch ? batchOf(plan, data as readonly unknown[], startMs) : undefined;
   const entryEvent = events?.[0] ?? entryEventOf(plan, data, event, startMs);
   names.function(target);
@@ -109,7 +110,8 @@ async function simulateOne(
   });
   const worker = new TestWorker({ plan, names, server, calls });
 
-  const { timeoutMs = Number.POSITIVE_INFINITY } = target.definition;
+  // As on the server 0 is none.
+  const timeoutMs = target.definition.timeoutMs || Number.POSITIVE_INFINITY;
   let executions = 0;
   let end: { output: unknown } | { error: ReportedError } | undefined;
   let compensating: Compensating | undefined;
@@ -150,8 +152,12 @@ async function simulateOne(
         end = { error: compensating.error as ReportedError };
       }
     } else if (ended.status === "completed") end = { output: JSON.parse(ended.outputText) };
-    else if (ended.status === "yielded") await server.settle(ended.yields ?? [ended.yield]);
-    else if (!ended.error.retryable || server.attempt >= retry.maxAttempts) fail(ended.error);
+    else if (ended.status === "yielded") {
+      const waits = ended.yields ?? [ended.yield];
+      const unresolved = unresolvedIn(waits, entryEvent.data);
+      if (unresolved) fail(unresolved);
+      else await server.settle(waits);
+    } else if (!ended.error.retryable || server.attempt >= retry.maxAttempts) fail(ended.error);
     else {
       server.nowMs += attemptDelayMs(retry, server.attempt);
       server.attempt++;

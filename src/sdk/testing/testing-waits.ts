@@ -66,6 +66,12 @@ const waitTimedOut = (names: string): ReportedError => ({
   retryable: false,
 });
 
+const invokeTimedOut = (functionId: string): ReportedError => ({
+  message: `timed out waiting for the function "${functionId}"`,
+  code: "INVOKE_TIMEOUT",
+  retryable: false,
+});
+
 const untilOf = (timeout: string | undefined, sinceMs: number): number =>
   sinceMs + (timeout === undefined ? waitMsDefault : durationMs(timeout));
 
@@ -283,11 +289,11 @@ export class TestWaits {
       this.#children.set(output.run_id, { functionId: id, endedMs: sinceMs + tookMs, ...child });
       return { atMs: sinceMs, step: { ...base, status: "completed", output } };
     }
-    const error = tookMs > limitMs ? reportedError(new Error(`took longer than ${limitMs} ms`)) : child.error;
+    const failed = child.error && { ...child.error, code: "INVOKE_FAILED", retryable: false };
+    const error = tookMs > limitMs ? invokeTimedOut(id) : failed;
     const atMs = sinceMs + Math.min(tookMs, limitMs);
     if (!error) return { atMs, step: { ...base, status: "completed", output: child.output } };
-    const refused = { ...error, code: "INVOKE_FAILED", retryable: false };
-    return { atMs, step: { ...base, status: "failed", output: null, error: refused } };
+    return { atMs, step: { ...base, status: "failed", output: null, error } };
   }
 
   async #childEnd(

@@ -62,19 +62,21 @@ function messageOf(value: AttributeValue): FilterMessage {
 const isValue = (condition: AttributeCondition | AttributeValue): condition is AttributeValue =>
   typeof condition !== "object" || condition instanceof Date;
 
-/** Conditions as the list of filters that the wire has. */
+/** Conditions as the list of filters of the wire. Throws TypeError for one that compares with nothing. */
 export const filtersOf = (
   attributes: Readonly<Record<string, AttributeCondition | AttributeValue>>,
 ): FilterMessage[] =>
   Object.entries(attributes).flatMap(([name, condition]) => {
-    if (isValue(condition)) return [{ name, ...messageOf(condition) }];
-    const { exists, ...values } = condition;
-    return [
+    if (condition !== undefined && isValue(condition)) return [{ name, ...messageOf(condition) }];
+    const { exists, ...values } = condition ?? {};
+    const filters = [
       ...(exists ? [{ name, op: "exists" }] : []),
       ...Object.entries(values).flatMap(([op, value]) =>
-        value === undefined ? [] : [{ name, op, ...messageOf(value) }],
+        (value ?? undefined) === undefined ? [] : [{ name, op, ...messageOf(value) }],
       ),
     ];
+    if (filters.length === 0) throw new TypeError(`attributes: ${name} is compared with nothing`);
+    return filters;
   });
 
 /** The attributes of a run. */

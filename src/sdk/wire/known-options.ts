@@ -18,6 +18,18 @@ export function requireKnown(what: string, options: object, known: Known): void 
   requireNames(what, "", options, known);
 }
 
+const isEmpty = (value: unknown): boolean =>
+  typeof value === "object" && value !== null && Object.keys(value).length === 0 && !(value instanceof Date);
+
+/** Throws TypeError that names the first of these bounds that has no value: it would bound nothing. */
+export function requireBounds(what: string, options: object, names: readonly string[]): void {
+  for (const name of names) {
+    const value = (options as Record<string, unknown>)[name];
+    if (name in options && ((value ?? "") === "" || Number.isNaN(value) || isEmpty(value)))
+      throw new TypeError(`${what}: ${name} has no value: leave it out to set no such bound`);
+  }
+}
+
 function requireNames(what: string, path: string, given: object, known: Known): void {
   for (const [name, value] of Object.entries(given)) {
     const of = Object.hasOwn(known, name) ? known[name] : undefined;

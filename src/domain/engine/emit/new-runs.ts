@@ -177,7 +177,7 @@ function addAttributes(run: NewRun, declared: readonly DeclaredAttribute[], { va
   for (const message of failed) note(run, "attributes", message);
 }
 
-/** A direct start passes no gate: its caller waits for one run. */
+/** An invoke passes no gate: its caller waits for one run. */
 export function addGate(run: NewRun, { environmentId, definition }: FunctionRecord, event: FlowEvent): void {
   const gate = gateOf(environmentId, definition, event);
   if (gate === undefined) return;

@@ -20,7 +20,7 @@ import {
   requireUndelayed,
   startedBy,
 } from "./new-runs.ts";
-import type { EntityDraft, EventDraft } from "./rules.ts";
+import { cronSource, type EntityDraft, type EventDraft } from "./rules.ts";
 import type { EntityPlace } from "./stream-flush.ts";
 import type { Judgeable, Judged } from "./trigger-evaluation.ts";
 
@@ -86,7 +86,8 @@ export function prepareUnit(
       events.push(event);
       for (const record of started) {
         if (!target && startsLater(record, draft, event, values)) continue;
-        event.runs.push(startRun(record, draft, event, { ids, dispatcher, now, target, values }));
+        const run = startRun(record, draft, event, { ids, dispatcher, now, unit, values });
+        event.runs.push(run);
       }
     }
     return events;
@@ -116,7 +117,7 @@ function startsLater(
 
 interface StartDeps extends PrepareDeps, Pick<Judged, "values"> {
   now: Instant;
-  target: InvokeTarget | undefined;
+  unit: EmitUnit;
 }
 
 /**
@@ -127,12 +128,13 @@ function startRun(
   record: FunctionRecord,
   { name, value }: EventDraft,
   { id, reservations }: ReservedEvent,
-  { ids, dispatcher, now, target, values }: StartDeps,
+  { ids, dispatcher, now, unit: { target, origin }, values }: StartDeps,
 ): NewRun {
   const event = { id, name, value, values };
   const run = newRun(record, event, { ids, now });
   if (target?.parent) run.parent = target.parent;
-  if (!target) addGate(run, record, event);
+  // Nobody waits for the run of a slot, with an event's name or without.
+  if (!target || origin.source === cronSource) addGate(run, record, event);
   // Only a claim knows what a throttle allows and pins the run, only the flush what a gate lets through.
   const { throttle, pin } = record.definition;
   const mayBegin = record.status === "active" && !throttle && !pin && run.gate === undefined;

@@ -69,6 +69,8 @@ export interface EventDraft {
 
 /** Where events come from that the server emits by itself: no door lets a caller say it. */
 export const serverSource = "svc";
+/** The same of slots of schedules. */
+export const cronSource = "cron";
 
 /** Throws for the name that the server alone emits: every door leads through here. */
 export function requireEmittable(drafts: readonly EventDraft[], { source }: { source: string }): void {

@@ -6,7 +6,7 @@ import type { EventSchemas, SchemaMark } from "../../log/schemas/service.ts";
 import type { Definitions, DefinitionsCache, Trigger } from "../functions/definition.ts";
 import { flowValue } from "../functions/rules.ts";
 import type { FlowValue } from "../functions/start-options.ts";
-import type { EventDraft } from "./rules.ts";
+import { cronSource, type EventDraft } from "./rules.ts";
 
 /**
  * Cost limit of all triggers of one emit, in items of `kit/cel/bounds.ts`, and what each event of a batch
@@ -82,15 +82,12 @@ function* flowQuestions(
   }
 }
 
-/** What the server emits by itself, whatever schemas there are. */
-const ownSource = "cron";
-
-/** The schemas that the events must keep; undefined when no name of them has one. */
+/** The schemas that the events must keep; undefined when no name of them has one. Slots come in any case. */
 function schemasOf(
   { origin, drafts, target }: Judgeable,
   { schemas }: Definitions,
 ): EventSchemas | undefined {
-  if (schemas === undefined || target || origin.source === ownSource) return undefined;
+  if (schemas === undefined || target || origin.source === cronSource) return undefined;
   return drafts.some(({ name }) => schemas.governs(name)) ? schemas : undefined;
 }
 

@@ -103,9 +103,7 @@ export function definitionOf(input: RegisterInput): FunctionDefinition {
     secrets: input.secrets ?? [],
     cancelOn: readCancelOn(input.cancelOn ?? []),
     ...(input.timeoutMs && { timeoutMs: within("timeoutMs", input.timeoutMs, 1, runTimeoutMsMax) }),
-    ...((input.concurrency?.limit || input.concurrency?.key) && {
-      concurrency: readConcurrency(input.concurrency),
-    }),
+    ...(input.concurrency && readConcurrency(input.concurrency, input.checked)),
     ...(input.debounce && { debounce: readDebounce(input.debounce) }),
     ...readEndpoint(mode, input.endpointUrl),
     ...(input.actorKey && { actorKey: input.actorKey }),
@@ -264,8 +262,10 @@ function readRetry(input: RegisterInput): RetryPolicy {
   };
 }
 
-function readConcurrency({ limit = 0, key }: { limit?: number; key?: string }) {
-  return { limit: within("concurrency.limit", limit, 1, concurrencyMax), ...(key && { key }) };
+function readConcurrency({ limit = 0, key }: { limit?: number; key?: string }, isChecked = false) {
+  if (!limit && !key && !isChecked) return {}; // Older clients send it for none.
+  const most = within("concurrency.limit", limit, 1, concurrencyMax);
+  return { concurrency: { limit: most, ...(key && { key }) } };
 }
 
 function readDebounce(debounce: NonNullable<RegisterInput["debounce"]>) {

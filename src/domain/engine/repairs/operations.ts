@@ -12,6 +12,7 @@ import type { ItemRow, RepairPreview, ShownRepair } from "./views.ts";
 import {
   repairAnswer as answer,
   itemJson,
+  jsonWith,
   previewJson,
   RepairOut,
   repairJson,
@@ -21,6 +22,9 @@ import {
 } from "./wire.ts";
 
 const text = (description: string) => Type.Optional(Type.String({ maxLength: 2_048, description }));
+/** Empty it would mean all runs. */
+const bound = (description: string) =>
+  Type.Optional(Type.String({ minLength: 1, maxLength: 2_048, description }));
 const said = (description: string) => Type.String({ description });
 const count = (description: string) => Type.Integer({ description });
 
@@ -28,24 +32,30 @@ const action = Type.String({ maxLength: 20, description: `One of ${repairActions
 
 const Filter = Type.Object(
   {
-    function_id: text("Runs of this function."),
-    event_id: text("Runs that this event started."),
-    search: text("A part of the run's id, the function's id or the event's name."),
+    function_id: bound("Runs of this function."),
+    event_id: bound("Runs that this event started."),
+    search: bound("A part of the run's id, the function's id or the event's name."),
     statuses: Type.Optional(
-      Type.Array(Type.String(), { maxItems: 20, description: "Those that the action is for when left out." }),
+      Type.Array(Type.String(), {
+        ...{ minItems: 1, maxItems: 20 },
+        description: "Those that the action is for when left out.",
+      }),
     ),
-    since: text("RFC 3339: created then or later."),
-    until: text("RFC 3339: created then or earlier."),
+    since: bound("RFC 3339: created then or later."),
+    until: bound("RFC 3339: created then or earlier."),
     compensation_failed: Type.Optional(
       Type.Boolean({ description: "Only runs with compensations that failed for good." }),
     ),
-    error_group: text("Failures of this group."),
-    event_name: text("Runs that an event of this name started."),
-    error_text: text(
+    error_group: bound("Failures of this group."),
+    event_name: bound("Runs that an event of this name started."),
+    error_text: bound(
       "Failures whose message, code or stack holds this text within the first 2,048 characters, in either case.",
     ),
     attributes: Type.Optional(
-      Type.Array(AttributeFilterShape, { description: "What their attributes must be, all of them." }),
+      Type.Array(AttributeFilterShape, {
+        minItems: 1,
+        description: "What their attributes must be, all of them.",
+      }),
     ),
   },
   { description: "As in ListRuns; at least one field." },
@@ -150,7 +160,12 @@ const previewOperations = ({ views }: Repairs): Operation[] => [
       route: "POST /api/v1/repairs/preview",
       encode: (preview: RepairPreview) => ({ status: 200, body: previewJson(preview) }),
     },
-    rpc: rpc(method.previewRepair, (m) => ({ action: m.action, filter: filterOut(m.filter) }), toPreview),
+    rpc: rpc(
+      method.previewRepair,
+      (m) => ({ action: m.action, filter: filterOut(m.filter) }),
+      toPreview,
+      jsonWith("filter"),
+    ),
     // Counts that include hidden runs would tell of them.
     lists: {
       ...listed(({ id }: SelectedRun) => [id], { under: "samples", type: "run" }),
@@ -187,6 +202,7 @@ const startOperations = (repairs: Repairs): Operation[] => [
         ...{ output_json: m.outputJson, reason: m.reason },
       }),
       toRepair,
+      jsonWith("filter"),
     ),
     handle: ({ filter, output_json, ...input }, call) =>
       repairs.start(call.environmentId, call.caller, {

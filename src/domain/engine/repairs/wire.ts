@@ -1,6 +1,6 @@
 import { Type } from "@sinclair/typebox";
 import { rfc3339 } from "../../../kit/clock.ts";
-import { timestampOf } from "../../../kit/wkt.ts";
+import { isJsonObject, timestampOf, withNumbers } from "../../../kit/wkt.ts";
 import { type ReplayRequest, replayAction } from "./replays/rules.ts";
 import type { RepairCounts } from "./rules.ts";
 import type { ItemRow, RepairPreview, ShownRepair } from "./views.ts";
@@ -65,6 +65,22 @@ export const previewJson = ({ totalCount, isTruncated, byStatus, samples }: Repa
   samples: samples.map(({ id, functionId, status, eventName, createdAt }) => ({
     ...{ run_id: id, function_id: functionId, status, event_name: eventName, created_at: rfc3339(createdAt) },
   })),
+});
+
+const inSnakeCase = (fields: Record<string, unknown>) =>
+  Object.fromEntries(
+    Object.entries(fields).map(([name, value]) => [
+      name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`),
+      value,
+    ]),
+  );
+
+/** Read from JSON itself, as REST is: a message does not tell an empty bound from one that is left out. */
+export const jsonWith = (selection: "filter" | "events", numbers: readonly string[] = []) => ({
+  decode({ [selection]: given, ...body }: Record<string, unknown>) {
+    const read = isJsonObject(given) ? inSnakeCase(withNumbers(given, numbers)) : given;
+    return { ...inSnakeCase(body), ...(given !== undefined && { [selection]: read }) };
+  },
 });
 
 const said = (description: string) => Type.String({ description });

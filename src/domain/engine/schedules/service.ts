@@ -3,6 +3,7 @@ import { Fault } from "../../../kit/fault.ts";
 import { countTurns, roundRobin, type SharedWork, type Slice } from "../../../kit/round-robin.ts";
 import { noTracer, type Tracer } from "../../../kit/trace.ts";
 import type { LeaderWrite, Store } from "../../../store/store.ts";
+import { cronSource } from "../emit/rules.ts";
 import type { Events } from "../emit/service.ts";
 import { statusOf } from "../runs/rules.ts";
 import type { ExecutionState, RunStatus } from "../runs/run.ts";
@@ -128,7 +129,7 @@ export function openSchedules(deps: SchedulesDeps) {
       ownKey: true as const,
     };
     return inOwnTrace(environmentId, async (traceparent) => {
-      const origin = { environmentId, source: "cron", runId: undefined, traceparent };
+      const origin = { environmentId, source: cronSource, runId: undefined, traceparent };
       if (eventName === "") return (await events.invoke({ functionId, ...payload }, origin)).eventId;
       const draft = { name: eventName, version: 1, metadataValue: null, ...payload };
       const [emitted] = await events.emit([draft], origin);

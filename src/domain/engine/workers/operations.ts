@@ -2,7 +2,6 @@ import { type Static, Type } from "@sinclair/typebox";
 import { actionsThatShow, shownFunctions } from "../../../gate/things.ts";
 import { WorkerService } from "../../../gen/svc/v1/worker_pb.ts";
 import { described } from "../../../kit/described.ts";
-import type { Fault } from "../../../kit/fault.ts";
 import { checkedPerItem } from "../../../kit/item-check.ts";
 import { reportBytesMax } from "../../../kit/limits.ts";
 import { duplex, listedById, rpcDuplex, type Thing, unary } from "../../../kit/operation.ts";
@@ -16,7 +15,7 @@ import { functionThing, isServing, rightsOf, type Serving, servedThings } from "
 import type { ExchangeAnswer, ExchangeResult, Workers } from "./service.ts";
 import { StreamMessage } from "./stream/messages.ts";
 import { mendErrors } from "./texts.ts";
-import { fromWorkerMessage, toEngineMessage, toJobMessage } from "./wire.ts";
+import { fromWorkerMessage, refusalOf, toEngineMessage, toJobMessage } from "./wire.ts";
 
 const takesReports = { bytesMax: reportBytesMax, mend: mendErrors };
 
@@ -162,23 +161,10 @@ const alsoAsks = ["secrets:read"];
 
 const jsonType = { "content-type": "application/json" };
 
-/** The HTTP status that the single route would have answered, for each item of an exchange. */
-const statusOf: Partial<Record<Fault["kind"], number>> = {
-  not_found: 404,
-  aborted: 409,
-  resource_exhausted: 429,
-  unavailable: 503,
-};
-
-const resultJson = ({ jobId, fault }: ExchangeResult) =>
-  fault === undefined
-    ? { job_id: jobId, status: "ok" }
-    : {
-        job_id: jobId,
-        status: statusOf[fault.kind] ?? 400,
-        error: fault.code ?? fault.message,
-        message: fault.message,
-      };
+const resultJson = ({ jobId, fault }: ExchangeResult) => ({
+  job_id: jobId,
+  ...(fault ? refusalOf(fault) : { status: "ok" }),
+});
 
 export const workersOperations = (workers: Workers) => [
   ...presenceOperations(workers),

@@ -226,6 +226,11 @@ const statusOf: Partial<Record<Fault["kind"], number>> = {
   internal: 500,
 };
 
+/** What became of one report among others. */
+export const refusalOf = ({ kind, code, message }: Fault) => ({
+  ...{ status: statusOf[kind] ?? 400, error: code ?? message, message },
+});
+
 /**
  * Throws for a text nested so deep that protobuf readers may refuse it; an earlier version stored such texts.
  */
@@ -330,12 +335,7 @@ function payloadOf(answer: StreamAnswer): NonNullable<Payload> {
     }
     case "reported": {
       const { number, fault } = answer;
-      const refused = fault && {
-        status: statusOf[fault.kind] ?? 400,
-        error: fault.code ?? fault.message,
-        message: fault.message,
-      };
-      return { case: "reported", value: { number: BigInt(number), ...refused } };
+      return { case: "reported", value: { number: BigInt(number), ...(fault && refusalOf(fault)) } };
     }
     default:
       return unreachable(answer);

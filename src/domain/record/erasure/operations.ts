@@ -124,17 +124,20 @@ const deletions = (erasure: Erasure): Operation[] => [
     summary: "Deletes runs that are over, the oldest first: of a function, of some statuses, up to a time.",
     about: () => [],
     input: Type.Object({
-      // Empty it would mean the runs of all functions, which are gone for good then.
+      // An empty bound would mean the runs of all functions and times, which are gone for good then.
       functionId: Type.Optional(Type.String({ minLength: 1 })),
-      statuses: Type.Optional(Type.Array(Type.Union([Type.String(), Type.Integer()]), { maxItems: 20 })),
-      until: Type.Optional(Type.String()),
+      statuses: Type.Optional(
+        Type.Array(Type.Union([Type.String(), Type.Integer()]), { minItems: 1, maxItems: 20 }),
+      ),
+      until: Type.Optional(Type.String({ minLength: 1 })),
       limit: Type.Optional(Type.Integer({ minimum: 0, maximum: deletedMax })),
       reason,
     }),
     rpc: rpc(
       SvcService.method.deleteRuns,
       (m) => ({
-        ...{ statuses: m.statuses.map(Number), limit: m.limit, reason: m.reason },
+        ...{ limit: m.limit, reason: m.reason },
+        ...(m.statuses.length > 0 && { statuses: m.statuses.map(Number) }),
         ...(m.functionId && { functionId: m.functionId }),
         ...(m.until && { until: rfc3339(instantOf(m.until)) }),
       }),

@@ -3442,14 +3442,14 @@ export const DeleteRunRequestSchema: GenMessage<DeleteRunRequest, {jsonType: Del
  */
 export type DeleteRunsRequest = Message<"svc.v1.DeleteRunsRequest"> & {
   /**
-   * Only runs of this function; empty for all.
+   * Only runs of this function; of all when left out. In JSON a bound that is empty is refused.
    *
    * @generated from field: string function_id = 1;
    */
   functionId: string;
 
   /**
-   * completed, failed, cancelled; none for all three.
+   * completed, failed, cancelled; all three when left out.
    *
    * @generated from field: repeated svc.v1.RunStatus statuses = 2;
    */
@@ -3482,14 +3482,14 @@ export type DeleteRunsRequest = Message<"svc.v1.DeleteRunsRequest"> & {
  */
 export type DeleteRunsRequestJson = {
   /**
-   * Only runs of this function; empty for all.
+   * Only runs of this function; of all when left out. In JSON a bound that is empty is refused.
    *
    * @generated from field: string function_id = 1;
    */
   functionId?: string;
 
   /**
-   * completed, failed, cancelled; none for all three.
+   * completed, failed, cancelled; all three when left out.
    *
    * @generated from field: repeated svc.v1.RunStatus statuses = 2;
    */

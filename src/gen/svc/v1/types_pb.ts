@@ -192,7 +192,7 @@ export const ConcurrencyConfigSchema: GenMessage<ConcurrencyConfig, {jsonType: C
  */
 export type CancelOnSpec = Message<"svc.v1.CancelOnSpec"> & {
   /**
-   * Name of the event, or a pattern such as order.*.
+   * Name of the event.
    *
    * @generated from field: string event = 1;
    */
@@ -211,7 +211,7 @@ export type CancelOnSpec = Message<"svc.v1.CancelOnSpec"> & {
  */
 export type CancelOnSpecJson = {
   /**
-   * Name of the event, or a pattern such as order.*.
+   * Name of the event.
    *
    * @generated from field: string event = 1;
    */

@@ -5,26 +5,29 @@ import { rfc3339 } from "../../../../kit/clock.ts";
 import { type Operation, rpc, type Thing, unary } from "../../../../kit/operation.ts";
 import { instantOf, safeCount } from "../../../../kit/wkt.ts";
 import type { Repairs } from "../service.ts";
-import { RepairOut, repairAnswer, toRepair } from "../wire.ts";
+import { jsonWith, RepairOut, repairAnswer, toRepair } from "../wire.ts";
 import type { ReplayEvents } from "./rules.ts";
 import type { ReplayPreview } from "./service.ts";
 import { replayPreviewJson, toReplayPreview } from "./wire.ts";
 
 const text = (description: string) => Type.Optional(Type.String({ maxLength: 2_048, description }));
+/** Empty it would mean all events. */
+const bound = (description: string) =>
+  Type.Optional(Type.String({ minLength: 1, maxLength: 2_048, description }));
 const said = (description: string) => Type.String({ description });
 const count = (description: string) => Type.Integer({ description });
-const place = (description: string) => Type.Optional(Type.Integer({ minimum: 0, description }));
+const place = (minimum: number, description: string) => Type.Optional(Type.Integer({ minimum, description }));
 
 const Events = Type.Object(
   {
-    pattern: text(
+    pattern: bound(
       "An event's name, or a pattern with `*` and a last `>`; the function's own triggers when left out.",
     ),
-    filter: text("CEL over `event` and `data`; an event for which it fails does not match."),
-    from_position: place("The first position; the oldest event that is kept when left out."),
-    to_position: place("The last position; the end of the log when left out."),
-    since: text("RFC 3339: events of then or later, in place of `from_position`."),
-    until: text("RFC 3339: events of then or earlier, in place of `to_position`."),
+    filter: bound("CEL over `event` and `data`; an event for which it fails does not match."),
+    from_position: place(0, "The first position; the oldest event that is kept when left out."),
+    to_position: place(1, "The last position; the end of the log when left out."),
+    since: bound("RFC 3339: events of then or later, in place of `from_position`."),
+    until: bound("RFC 3339: events of then or earlier, in place of `to_position`."),
     again: Type.Optional(Type.Boolean({ description: "Also events that the function has a run of." })),
   },
   {
@@ -32,6 +35,8 @@ const Events = Type.Object(
     examples: [{ pattern: "order.*", filter: "data.total > 100", since: "2026-01-15T00:00:00Z" }],
   },
 );
+
+const places = ["fromPosition", "toPosition"];
 
 const FunctionId = Type.String({ minLength: 1, maxLength: 400 });
 
@@ -106,6 +111,7 @@ export const replaysOperations = ({ replays }: Repairs): Operation[] => [
       RepairService.method.previewReplay,
       (m) => ({ function_id: m.functionId, events: eventsOut(m.events) }),
       toReplayPreview,
+      jsonWith("events", places),
     ),
     async handle({ function_id: functionId, events: asked }, call) {
       const hides = await hiderOfEvents(call);
@@ -138,6 +144,7 @@ export const replaysOperations = ({ replays }: Repairs): Operation[] => [
         ...{ then_live: m.thenLive, reason: m.reason },
       }),
       toRepair,
+      jsonWith("events", places),
     ),
     handle: ({ function_id: functionId, events: asked, then_live: thenLive, reason }, call) =>
       replays.start(call.environmentId, call.caller, {
