@@ -60,6 +60,9 @@ const name =
   (read: (value: string) => unknown): ColumnReader =>
   (value: string) =>
     void read(value);
+/** An invoke logs an event named by its function, in whose id dots may follow each other. */
+const eventName: ColumnReader = (value: string, field) =>
+  requireEventName(field, value.replaceAll(/(?!^$)(?<=^|\.)(?=\.|$)/g, "x"));
 const names = (value: unknown, field: string) => {
   if (!Array.isArray(value) || !value.every((one) => typeof one === "string"))
     throw invalid(field, "must be a list of texts");
@@ -107,7 +110,7 @@ const byColumn: Readonly<Record<string, ColumnReader>> = {
   name: line,
   entity_id: (value: string) => void entityOf({ entityId: value, entityType: "x" }),
   entity_type: (value: string) => void entityOf({ entityId: "x", entityType: value }),
-  event_name: (value: string, field) => requireEventName(field, value),
+  event_name: eventName,
   // The names of all things that a step waits for, of which an event is one.
   wait_event_name: line,
   step_id: (value: string, field) => void requireStepId(field, value),
@@ -139,7 +142,7 @@ const byTable: Readonly<Record<string, ColumnReader>> = {
     isEnvironmentName(value) ? undefined : requireEnvironmentName(value, field),
   "functions.status": oneOf(...functionStatuses),
   "functions.mode": oneOf("pull", "push"),
-  "events.name": (value: string, field) => requireEventName(field, value),
+  "events.name": eventName,
   "runs.status": oneOf("active", ...storedStatuses(runStatuses).ended),
   "runs.mode": oneOf("pull", "push"),
   // Below 0 where it began by another clock, as versions before 0.41 stored it.

@@ -140,6 +140,17 @@ function joined(pages: readonly unknown[], items: string | undefined): unknown {
   return { ...rest, [field]: all };
 }
 
+/** What a person is told of a list that is not shown to its end. */
+function moreOf(answer: unknown, { fields }: CataloguedOperation, input: Input, items: string | undefined) {
+  const cursor = cursorOf(answer);
+  if (cursor !== undefined) return `there are more: --cursor ${cursor}, or --all`;
+  const has = (field: string) => fields.some(({ name }) => name === field);
+  if (!has("offset") || has("cursor")) return undefined;
+  const { totalCount, total_count: total = totalCount ?? 0 } = (answer ?? {}) as Record<string, number>;
+  const shownTo = Number(input.offset ?? 0) + (itemsOf(answer, items)?.length ?? 0);
+  return total > shownTo ? `there are more, ${total} in all: --offset ${shownTo}, or --limit` : undefined;
+}
+
 const watchMsOf = (watch: true | string): number => {
   if (watch === true) return watchMsDefault;
   const seconds = Number(watch);
@@ -204,8 +215,8 @@ export async function askAndShow(
   }
   const answer = await look();
   await io.out(textOf(answer));
-  const cursor = form === "people" ? cursorOf(answer) : undefined;
-  if (cursor !== undefined) io.note(`there are more: --cursor ${cursor}, or --all`);
+  const more = form === "people" ? moreOf(answer, operation, input, items) : undefined;
+  if (more !== undefined) io.note(more);
 }
 
 const question = (text: string, input: Input) =>

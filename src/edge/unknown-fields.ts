@@ -34,9 +34,11 @@ export function openUnknownFields(host: { log: Log; metrics: Metrics; strict: bo
 
 /**
  * These operations refuse unknown fields on every protocol: a misspelt `expires_in` must not make a key that
- * never expires, and a misspelt `statuses` must not cancel or delete every run of a function.
+ * never expires, a misspelt `statuses` cancel or delete every run of a function, a misspelt `dryRun` rebuild
+ * a projection, nor a misspelt `verifySecret` make a webhook source that verifies nothing.
  */
-const exact = /^(keys|roles|policies|users|secrets|platform|repairs|replays)\.|^runs\.deleteMany$/;
+const exact =
+  /^(keys|roles|policies|users|secrets|platform|repairs|replays)\.|^(runs\.deleteMany|streams\.delete|projections\.rebuild|(webhooks|webhookEndpoints)\.create)$/;
 
 export const refusesUnknown = (fields: UnknownFields | undefined, { name }: Operation): boolean =>
   fields?.strict === true || exact.test(name);

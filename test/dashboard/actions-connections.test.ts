@@ -167,6 +167,11 @@ describe.each(engines)("what is done with connections in the dashboard on %s", (
     await acting(server, engine, { path: "alerts", session }, async (on) => {
       const rule = on.main.getByRole("table", { name: "Rules" }).getByRole("row", { name: /lost/ });
       const found = on.main.getByRole("table", { name: "History" }).getByRole("row", { name: /lost/ });
+      await rule.waitFor();
+      const taken = { Name: "lost", Tells: "email a@example.com" };
+      const replaced = on.send({ opens: "New rule…", typed: taken, sends: "Save" });
+      await expect(replaced).rejects.toThrow("There is a rule lost");
+      await on.page.keyboard.press("Escape");
       await on.send({ opens: "Edit…", within: rule, typed: { "Again after hours": "0" }, sends: "Save" });
       await until(
         async () => (await rpc("AlertService", "GetAlertRule", { name: "lost" })).repeatAfterMs === undefined,

@@ -143,6 +143,11 @@ describe.each(engines)("the command line on %s", (engine) => {
     expect(first.err).toMatch(/there are more: --cursor \S+, or --all/);
     const all = (await svc("event list --limit 1 --jsonl --all")).out.trim().split("\n");
     expect(all.length).toBeGreaterThan(2);
+    for (const name of ["one", "two"])
+      await server.rpc("ProjectionService", "RegisterProjection", { name, events: ["nobody.listens"] });
+    const page = await svc("projection list --limit 1");
+    expect(page.err).toMatch(/there are more, 3 in all: --offset 1, or --limit/);
+    expect((await svc("projection list --limit 2 --offset 1")).err).toBe("");
 
     const made = await svc("secret set card --json", { input: "hush-hush\n" });
     expect([made.code, made.out.includes("hush")]).toEqual([0, false]);

@@ -38,6 +38,9 @@ describe.each(engines)("imports on %s", (engine) => {
           ...{ data: { version }, expectedVersion: -1 },
         },
       });
+    // Names that no emit would take: an invoke logs its event by them.
+    await org.rpc("RegisterFunction", { id: "..dots...in.." });
+    await org.rpc("InvokeFunction", { functionId: "..dots...in..", data: {} });
     const projection = (method: string, body: object) =>
       org.api(`/svc.v1.ProjectionService/${method}`, { body: { name: "same", ...body } });
     const { events } = await projection("PollProjectionEvents", { batchSize: 10 });

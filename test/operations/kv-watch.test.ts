@@ -108,7 +108,7 @@ describe.each(engines)("watches of keys on %s", (engine) => {
     expect(await after(5, 2)).toEqual(["6 put l 6", "7 delete l "]);
     expect(await after(7, 0)).toEqual([]);
     expect(await ended("?after=8")).toEqual({
-      code: "invalid_argument",
+      code: "failed_precondition",
       message: "after: the last revision is 7",
     });
     const { status, text } = await asks(`${base}/resumed/watch?after=x`);

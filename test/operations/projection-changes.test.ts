@@ -60,4 +60,21 @@ describe.each(engines)("changes of projections on %s", (engine) => {
     expect((await call("GetProjectionRevision", { name, version: 9 })).status).toBe(404);
     expect((await call("ListProjectionHistory", { name: "none" })).status).toBe(404);
   });
+
+  test("a definition that a rebuild brings is an entry too", async () => {
+    const name = "rebuilt";
+    const definition = { mode: "managed", events: ["rebuilt.a", "rebuilt.b"], version: 2 };
+    await ok("RegisterProjection", { name, events: ["rebuilt.a"] });
+    await ok("RebuildProjection", { name, strategy: "side_by_side", definition });
+    // It brings none.
+    await ok("RebuildProjection", { name });
+    const { entries } = await ok("ListProjectionHistory", { name });
+    expect(
+      entries.map((one: Record<string, unknown>) => [one.entityVersion, one.changeType, one.actorId]),
+    ).toEqual([
+      ["2", "update", "ak_admin_bootstrap"],
+      ["1", "update", "ak_admin_bootstrap"],
+    ]);
+    expect(entries[0].projectionSnapshot).toMatchObject({ events: definition.events, version: 2 });
+  });
 });

@@ -62,6 +62,15 @@ describe.each(engines)("what is purged on %s", (engine) => {
     expect(JSON.stringify(row)).toContain("long");
   });
 
+  test("is unreadable once either of two calls is answered", async () => {
+    const ids = await append("twice", 2_300);
+    const answered = async () => {
+      await call("DeleteStream", { entityId: "twice", purge: true });
+      return seen(ids.at(-1)!);
+    };
+    for (const text of await Promise.all([answered(), answered()])) expect(text).not.toContain(secret);
+  });
+
   test("by the redaction of one event is audited with the event's id", async () => {
     const [eventId] = await append("one", 1);
     await call("RedactEvent", { entityId: "one", eventId });

@@ -135,6 +135,30 @@ describe.each(engines)("client.kv and client.config on %s", (engine) => {
     await proxy.stop();
   });
 
+  test("a watch of a bucket that was made anew meanwhile fails, or begins with what it has", async () => {
+    const { kv } = client();
+    await kv.createBucket("anew");
+    for (const text of ["1", "2", "3"]) await kv.put("anew", "k", text);
+    const proxy = await openProxy(() => Number(new URL(server.url).port));
+    const over = createClient({ url: `http://127.0.0.1:${proxy.port}`, apiKey: server.adminKey });
+    const failing = reading(over.kv.watch("anew"));
+    const beginning = reading(over.kv.watch("anew", { onGap: "begin" }));
+    await Promise.all([failing.hears(1), beginning.hears(1)]);
+    proxy.closed = true;
+    proxy.cut();
+    await kv.deleteBucket("anew");
+    await kv.createBucket("anew");
+    await kv.put("anew", "k", "new");
+    proxy.closed = false;
+    await beginning.hears(2);
+    expect(beginning.seen.map(shown)).toEqual(["3 put k 3", "1 put k new"]);
+    await until(() => failing.state.isOver, { about: "the end" });
+    expect((failing.state.error as SvcError).code).toBe("failed_precondition");
+    await kv.deleteBucket("anew");
+    await until(() => beginning.state.isOver, { about: "the end of the bucket" });
+    await proxy.stop();
+  });
+
   test("a watch of who may no more is ended by its reason", async () => {
     const { kv } = client();
     await kv.createBucket("revoked");

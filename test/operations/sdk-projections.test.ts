@@ -97,6 +97,28 @@ describe.each(engines)("projections of the SDK on %s", (engine) => {
     expect(await worker.drain()).toBe(true);
   }, 120_000);
 
+  test("a subscription hears its own partition, whatever signs its name has", async () => {
+    const { client, work, sell } = await environment();
+    const projection = sold();
+    await work(projection);
+    const topics = { "*": "%2A", "a*b": "a%2Ab", "50% > x": "50%25%20%3E%20x" };
+    const heard: string[][] = [];
+    const open = Object.keys(topics).map((partition) =>
+      client.projections.subscribe(projection, { partition }, ({ topic }) => {
+        heard.push([partition, topic]);
+      }),
+    );
+    await Promise.all(open.map(({ ready }) => ready));
+    for (const shop of ["plain", ...Object.keys(topics)]) await sell(shop, [1]);
+    await until(() => new Set(heard.map(([partition]) => partition)).size === 3, { about: "each partition" });
+    for (const one of open) one.close();
+    const named = Object.entries(topics).map(([of, written]) => [
+      of,
+      `system.projection.sold.${written}.updated`,
+    ]);
+    expect(heard.sort()).toEqual(named.sort());
+  }, 120_000);
+
   test("one partition stops at an event that fails, and goes on when it is resumed", async () => {
     const { client, work, sell } = await environment();
     let isBroken = true;

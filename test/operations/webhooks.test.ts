@@ -67,6 +67,13 @@ describe.each(engines)("inbound webhooks on %s", (engine) => {
     expect(renamed.verify_config).toEqual(shown.verify_config);
     const late = await call("UpdateWebhookSource", { id: made.id, expected_updated_at: shown.updated_at });
     expect([late.status, late.body.code]).toEqual([409, "aborted"]);
+    // A form sends back what it was shown.
+    const spelt = Object.entries<unknown>(shown.verify_config).filter(([field]) => !field.includes("_"));
+    const verifyConfig = Object.fromEntries(spelt);
+    const sent = (more: object) =>
+      ok("UpdateWebhookSource", { id: made.id, verifyConfig: { ...verifyConfig, ...more } });
+    expect((await sent({})).source_type).toBe("github");
+    expect((await sent({ toleranceSeconds: 60 })).source_type).toBe("generic");
     const listed = await ok("ListWebhookSources", { limit: 0, offset: 0 });
     expect(listed.sources.map(({ id }: { id: string }) => id)).toContain(made.id);
     expect(listed.total_count).toBe(listed.sources.length);

@@ -23,7 +23,7 @@ export async function furnishCli(server: TestServer, p: string) {
   const entity = { entityId: `shot-${p}`, entityType: "order" };
   await rpc("EntityStreamService/AppendEvent", { ...entity, eventName: "placed", data: { n: 1 } });
   await rpc("EntityStreamService/CreateSnapshot", { ...entity, entityVersion: 1, state: { n: 1 } });
-  const source = { name: `open-${p}`, eventPrefix: `open-${p}`, verifyConfig: { kind: "none" } };
+  const source = { name: `open-${p}`, eventPrefix: `open-${p}` };
   const { id: open, ingestToken: token } = await rpc("WebhookService/CreateWebhookSource", source);
   await foldedOnce(server, p);
   await manyRuns(rpc, p);

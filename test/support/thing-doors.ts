@@ -261,7 +261,7 @@ export async function furnish(server: TestServer): Promise<Doors["ids"]> {
   await ok(server.rpc("PubSubService", "Publish", { topic: "hid.told", data: { note: hidden.topic!.mark } }));
   await ok(
     server.rpc("WebhookService", "CreateWebhookSource", {
-      ...{ name: hidden.webhook!.mark, eventPrefix: "hook", sourceType: "generic" },
+      ...{ name: hidden.webhook!.mark, eventPrefix: "hook" },
     }),
   );
   const serving = ["answers", "hid-served"];

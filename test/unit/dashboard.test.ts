@@ -75,6 +75,18 @@ describe("what the dashboard works out by itself", () => {
     }
   });
 
+  test("every link leads to a page that there is", async () => {
+    const folder = join(import.meta.dir, "../../src/dashboard");
+    const table = await Bun.file(join(folder, "pages.tsx")).text();
+    const pages = new Set(Array.from(table.matchAll(/path: "([a-z-]+)"/g), ([, path]) => path));
+    const dead: string[] = [];
+    for await (const file of new Bun.Glob("**/*.{ts,tsx}").scan(folder))
+      for (const [, page] of (await Bun.file(join(folder, file)).text()).matchAll(/hrefOf\(\[\s*"([^"]+)"/g))
+        if (!pages.has(page)) dead.push(`${file}: ${page}`);
+    expect(dead).toEqual([]);
+    expect(pages.size).toBeGreaterThan(20);
+  });
+
   test("a difference has every line of both sides, in order", () => {
     const lines = fc.array(fc.constantFrom("a", "b", "c", "d"), { maxLength: 30 });
     fc.assert(

@@ -85,7 +85,7 @@ export const deleteKey = (
 export function readValue(base64: string): { text: string | undefined; bytes: Uint8Array } {
   const bytes = Uint8Array.from(atob(base64), (char) => char.charCodeAt(0));
   try {
-    return { text: new TextDecoder("utf-8", { fatal: true }).decode(bytes), bytes };
+    return { text: new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes), bytes };
   } catch {
     return { text: undefined, bytes };
   }

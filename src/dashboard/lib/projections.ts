@@ -1,5 +1,6 @@
 import { rest, rpc } from "./api.ts";
 import { instantOf, textOf } from "./format.ts";
+import { offsetPage, type RowsPage } from "./pages.ts";
 import { queryOf } from "./router.ts";
 
 /** A projection as the list shows it. */
@@ -7,9 +8,18 @@ export type ProjectionView = ReturnType<typeof projectionOf>;
 
 type ProjectionMessage = Record<string, unknown>;
 
-export async function listProjections(signal?: AbortSignal): Promise<ProjectionView[]> {
-  const { projections = [] } = await rpc("ProjectionService", "ListProjections", { limit: 200 }, signal);
-  return projections.map(projectionOf);
+export async function listProjections(
+  cursor: string,
+  signal: AbortSignal,
+): Promise<RowsPage<ProjectionView>> {
+  const asked = { limit: 200, offset: Number(cursor || 0) };
+  const { projections = [], totalCount = 0 } = await rpc(
+    "ProjectionService",
+    "ListProjections",
+    asked,
+    signal,
+  );
+  return offsetPage(cursor, projections.map(projectionOf), totalCount);
 }
 
 const projectionOf = (m: ProjectionMessage) => ({

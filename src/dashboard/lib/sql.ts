@@ -26,8 +26,8 @@ export async function runSql(
 export const ownTables = ["runs", "steps", "events", "functions"] as const;
 
 export async function projectionTables(signal: AbortSignal): Promise<string[]> {
-  const projections = await listProjections(signal);
-  return projections.filter(({ mode }) => mode === "sql").map(({ name }) => tableOf(name));
+  const { rows } = await listProjections("", signal);
+  return rows.filter(({ mode }) => mode === "sql").map(({ name }) => tableOf(name));
 }
 
 /** A query that reads no row names the columns. */

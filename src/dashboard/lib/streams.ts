@@ -1,5 +1,5 @@
 import type { GetStreamInfoResponse, StreamEvent } from "../../gen/svc/v1/entity_stream_pb.ts";
-import { rpc } from "./api.ts";
+import { CallError, rpc } from "./api.ts";
 import { instantOf } from "./format.ts";
 import type { InJson } from "./messages.ts";
 import type { RowsPage } from "./pages.ts";
@@ -37,11 +37,21 @@ const eventOf = (m: InJson<StreamEvent>) => ({
   ...{ runId: m.runId ?? "", isRedacted: m.redactedAt !== undefined },
 });
 
-/** The newest events, newest first. */
-export async function readNewest(entityId: string, limit: number, signal: AbortSignal) {
+/** The newest events, newest first; fewer where so many are too large for one answer. */
+export async function readNewest(
+  entityId: string,
+  limit: number,
+  signal: AbortSignal,
+): Promise<StreamEventView[]> {
   const asked = { entityId, limit, direction: "backward" };
-  const { events = [] } = await rpc(service, "ReadStream", asked, signal);
-  return events.map(eventOf);
+  try {
+    const { events = [] } = await rpc(service, "ReadStream", asked, signal);
+    return events.map(eventOf);
+  } catch (error) {
+    const isTooMuch = error instanceof CallError && error.code === "failed_precondition";
+    if (!isTooMuch || limit === 1) throw error;
+    return readNewest(entityId, Math.ceil(limit / 4), signal);
+  }
 }
 
 /** The latest snapshot at or before a version. */

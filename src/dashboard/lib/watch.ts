@@ -5,6 +5,8 @@ import { socketUrl } from "./live.ts";
 const protocol = "svc.v1";
 const delayMs = 1_000;
 const longestDelayMs = 15_000;
+/** Ends of a watch that say nothing about it: a later try may succeed. */
+const passing = ["unavailable", "resource_exhausted", "internal", "deadline_exceeded"];
 
 /**
  * A path that only sends, such as a bucket's changes, on a socket of its own, which reconnects when it is
@@ -32,8 +34,8 @@ export function useWatch<Frame extends { type: string }>(
         setState("live");
       };
       opened.onmessage = ({ data }) => {
-        const frame = JSON.parse(data as string) as Frame;
-        if (frame.type === "error") isRefused = true;
+        const frame = JSON.parse(data as string) as Frame & { code?: string };
+        if (frame.type === "error") isRefused = !passing.includes(frame.code ?? "");
         else latest.current.onFrame(frame);
       };
       opened.onclose = () => {

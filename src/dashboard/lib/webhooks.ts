@@ -66,8 +66,9 @@ export async function readFlow(signal: AbortSignal): Promise<Map<string, SourceF
 export type DeliveryView = ReturnType<typeof deliveryOf>;
 
 const deliveryOf = (m: InJson<WebhookDelivery>) => ({
-  ...{ id: m.id ?? "", status: m.status ?? "", error: m.error ?? "", eventId: m.eventId ?? "" },
-  ...{ eventName: m.eventName ?? "", externalId: m.externalId ?? "", createdAt: instantOf(m.createdAt) },
+  ...{ id: m.id ?? "", sourceId: m.sourceId ?? "", status: m.status ?? "", error: m.error ?? "" },
+  ...{ eventId: m.eventId ?? "", eventName: m.eventName ?? "", externalId: m.externalId ?? "" },
+  createdAt: instantOf(m.createdAt),
   ...{ body: m.requestBody ?? "", isBodyCut: m.requestBodyTruncated ?? false },
   headers: (m.requestHeaders ?? {}) as Record<string, string>,
   ...{ signatureKey: m.signatureKey ?? "", isRepeat: m.duplicate ?? false },

@@ -77,7 +77,7 @@ export function AlertsPage() {
       actions={
         manages && (
           <Opener kind="primary" icon="plus" text="New rule…">
-            {(onClose) => <RuleDialog onClose={onClose} onDone={read.reload} />}
+            {(onClose) => <RuleDialog known={read.value} onClose={onClose} onDone={read.reload} />}
           </Opener>
         )
       }
@@ -206,7 +206,8 @@ const Told = ({ deliveries }: Pick<AlertData, "deliveries">) => (
   </>
 );
 
-function RuleDialog({ rule, ...ends }: ChangeEnds & { rule?: RuleData }) {
+function RuleDialog(props: ChangeEnds & { rule?: RuleData; known?: readonly RuleData[] | undefined }) {
+  const { rule, known = [], ...ends } = props;
   const [typed, field] = useFields({
     ...{
       name: rule?.name ?? "",
@@ -236,6 +237,9 @@ function RuleDialog({ rule, ...ends }: ChangeEnds & { rule?: RuleData }) {
       repeat_after_ms: Math.round(Number(typed.hours) * hourMs),
       ...(rule && { resolve_after_ms: rule.resolve_after_ms }),
     };
+    // A PUT would replace it, and what it tells.
+    if (known.some(({ name }) => name === typed.name))
+      throw new Error(`There is a rule ${plain(typed.name)}: edit it`);
     await rest(`/api/v1/alert-rules/${one(typed.name)}`, { method: "PUT", body });
     return `${plain(typed.name)} saved`;
   };

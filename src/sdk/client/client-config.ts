@@ -46,7 +46,7 @@ export function configCalls(transport: Transport): ConfigCalls {
       return follow<ConfigChange<Data>>(transport, {
         path: () => `${pathOf(name)}/watch`,
         read(frame) {
-          const isNew = frame.type === "config_update" && count(frame.revision) > last;
+          const isNew = frame.type === "config_update" && count(frame.revision) !== last;
           if (!isNew) return undefined;
           last = count(frame.revision);
           return readDocument<Data | null>(frame);

@@ -116,7 +116,8 @@ export function projectionCalls(
 }
 
 /** As the server writes a partition in a topic. */
-const segment = (partition: string): string => partition.replace(/[\s\p{Cc}*>%]/gu, encodeURIComponent);
+const segment = (partition: string): string =>
+  partition.replace(/[\s\p{Cc}*>%]/gu, (sign) => (sign === "*" ? "%2A" : encodeURIComponent(sign)));
 
 const readCalls = (
   transport: Transport,

@@ -14,6 +14,11 @@ import { JsonTextView } from "../../ui/json-view.tsx";
 import { ReadTable } from "../../ui/table.tsx";
 
 type LetterData = Static<typeof DeadLetter>;
+interface LettersData {
+  items: LetterData[];
+  limit: number;
+  offset: number;
+}
 
 const letters = "/api/v1/outbox/dead-letter";
 const pageRows = 50;
@@ -21,8 +26,9 @@ const pageRows = 50;
 async function listLetters(cursor: string, signal: AbortSignal) {
   const env = address.value.environment;
   const listPath = `${letters}${queryOf({ env, limit: `${pageRows}`, offset: cursor || "0" })}`;
-  const { items, offset } = await rest<{ items: LetterData[]; offset: number }>(listPath, { signal });
-  return { rows: items, next: items.length < pageRows ? undefined : `${offset + items.length}` };
+  const { items, limit, offset } = await rest<LettersData>(listPath, { signal });
+  // A page of large payloads has a lower limit than was asked for.
+  return { rows: items, next: items.length < limit ? undefined : `${offset + limit}` };
 }
 
 /** Messages that the bus refused, and what else was given up. */

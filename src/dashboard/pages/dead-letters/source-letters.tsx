@@ -1,33 +1,24 @@
-import { rpc } from "../../lib/api.ts";
 import { useFollowed, usePages } from "../../lib/hooks.ts";
 import { hrefOf } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
 import { attempt } from "../../lib/toasts.ts";
+import { type DeliveryView, listDeliveries, redeliver } from "../../lib/webhooks.ts";
 import { Button, Empty, Text, When } from "../../ui/basics.tsx";
 import { Status } from "../../ui/status.tsx";
 import { ReadTable } from "../../ui/table.tsx";
 
-const service = "WebhookService";
-const pageRows = 50;
-
 /** Deliveries of providers that failed here: their senders were told so, and most send again. */
 export function SourceLetters() {
-  const read = usePages(async (cursor, signal) => {
-    const offset = Number(cursor || "0");
-    const asked = { status: "failed", limit: pageRows, offset };
-    const { deliveries = [] } = await rpc(service, "ListWebhookDeliveries", asked, signal);
-    const next = deliveries.length < pageRows ? undefined : `${offset + pageRows}`;
-    return { rows: deliveries, next };
-  }, []);
+  const filters = { sourceId: "", status: "failed" };
+  const read = usePages((cursor, signal) => listDeliveries(filters, cursor, signal), []);
   useFollowed(read.reload, { frames: "system.webhook_source.>" });
-  const redeliver = async ({ id }: { id?: string }) => {
-    const call = () => rpc(service, "RedeliverWebhook", { id });
-    if (await attempt(call, "Its event is emitted")) read.reload();
+  const emit = async ({ id }: DeliveryView) => {
+    if (await attempt(() => redeliver(id), "Its event is emitted")) read.reload();
   };
   return (
     <ReadTable
       read={read}
-      keyOf={({ id = "" }) => id}
+      keyOf={({ id }) => id}
       columns={[
         {
           name: "Delivery",
@@ -38,15 +29,15 @@ export function SourceLetters() {
             </>
           ),
         },
-        { name: "Status", of: ({ status = "" }) => <Status of={status} /> },
+        { name: "Status", of: ({ status }) => <Status of={status} /> },
         { name: "Source", of: ({ sourceId }) => <Text of={sourceId} /> },
-        { name: "Error", of: ({ error = "" }) => <Text of={error} /> },
+        { name: "Error", of: ({ error }) => <Text of={error} /> },
         { name: "Received", isNumber: true, of: ({ createdAt }) => <When at={createdAt} /> },
         {
           name: "",
           of: (delivery) =>
             may("webhooks:manage") && (
-              <Button icon="refresh" text="Emit its event" onClick={() => void redeliver(delivery)} />
+              <Button icon="refresh" text="Emit its event" onClick={() => void emit(delivery)} />
             ),
         },
       ]}
@@ -54,7 +45,7 @@ export function SourceLetters() {
         <Empty title="No delivery failed">
           <p>
             {"Sources and all their deliveries: "}
-            <a href={hrefOf(["webhooks"])}>Webhooks</a>
+            <a href={hrefOf(["webhooks-in"])}>Webhooks in</a>
           </p>
         </Empty>
       }

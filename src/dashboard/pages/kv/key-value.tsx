@@ -125,8 +125,10 @@ export function PutDialog(props: ChangeEnds & { bucket: string; found?: ValueDat
   const { bucket, onDone, onClose } = props;
   // What was read when the form opened: a change of another meanwhile refuses this one.
   const [found] = useState(props.found);
+  const old = found && readValue(found.value);
+  const isBytes = old !== undefined && old.text === undefined;
   const [{ key, text, ttlSeconds }, field] = useFields(() => ({
-    ...{ key: found?.key ?? "", text: found ? (readValue(found.value).text ?? "") : "", ttlSeconds: "" },
+    ...{ key: found?.key ?? "", text: old?.text ?? "", ttlSeconds: "" },
   }));
   const [isChecked, setChecked] = useState(true);
   const submit = async () => {
@@ -144,7 +146,14 @@ export function PutDialog(props: ChangeEnds & { bucket: string; found?: ValueDat
       onClose={onClose}
     >
       {!found && <Field label="Key" isRequired {...field("key")} hint="Such as users/17" />}
-      <Field label="Value" isCode rows={10} {...field("text")} />
+      <Field
+        label="Value"
+        isCode
+        rows={10}
+        isRequired={isBytes}
+        {...(isBytes && { hint: "It is no text now: what you type takes the place of its bytes." })}
+        {...field("text")}
+      />
       <Field
         label="Seconds that it is kept"
         type="number"

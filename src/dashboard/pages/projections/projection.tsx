@@ -231,8 +231,8 @@ function States({ name }: { name: string }) {
       <search class="filters">
         <input
           type="search"
-          aria-label="Partitions whose key begins with"
-          placeholder="Key begins with…"
+          aria-label="Partitions whose key contains"
+          placeholder="Key contains…"
           value={begins}
           onInput={({ currentTarget: { value: typed } }) => setQuery({ q: typed })}
         />

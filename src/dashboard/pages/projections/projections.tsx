@@ -1,5 +1,5 @@
 import { count } from "../../lib/format.ts";
-import { useFollowed, useLoaded } from "../../lib/hooks.ts";
+import { useFollowed, usePages } from "../../lib/hooks.ts";
 import { listProjections } from "../../lib/projections.ts";
 import { hrefOf } from "../../lib/router.ts";
 import { aboutRead, Page, Text, When } from "../../ui/basics.tsx";
@@ -10,10 +10,14 @@ const readMs = 10_000;
 const eventsShown = 6;
 
 export function ProjectionsPage() {
-  const read = useLoaded((signal) => listProjections(signal), []);
+  const read = usePages(listProjections, []);
+  const about = aboutRead(
+    read,
+    (all) => `${count(all.length)}${read.hasMore ? " and more" : ""} in this environment`,
+  );
   useFollowed(read.reload, { list: "projections", frames: "system.projection_health.*", everyMs: readMs });
   return (
-    <Page title="Projections" about={aboutRead(read, (all) => `${count(all.length)} in this environment`)}>
+    <Page title="Projections" about={about}>
       <ReadTable
         read={read}
         label="Projections"

@@ -3,7 +3,7 @@ import { ErrorService } from "../../../gen/svc/v1/error_pb.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
 import { missing } from "../../../kit/fault.ts";
 import { type Call, listedById, type Operation, rpc, unary } from "../../../kit/operation.ts";
-import { instantOf, withNumbers } from "../../../kit/wkt.ts";
+import { instantOf } from "../../../kit/wkt.ts";
 import type { ErrorGroupRow, ErrorGroups } from "./service.ts";
 import { groupJson, toGroup } from "./wire.ts";
 
@@ -59,7 +59,6 @@ export const errorsOperations = (errors: ErrorGroups): Operation[] => [
     }),
     rest: {
       route: "GET /api/v1/errors",
-      decode: ({ query }) => withNumbers(Object.fromEntries(query), ["limit"]),
       encode: ({ groups, nextCursor = "" }: GroupsPage) => ({
         status: 200,
         body: { groups: groups.map(groupJson), next_cursor: nextCursor },

@@ -2,7 +2,7 @@ import { type Static, Type } from "@sinclair/typebox";
 import { type RepairFilter as FilterMessage, RepairService } from "../../../gen/svc/v1/repair_pb.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
 import { type Call, listed, listedById, type Operation, rpc, unary } from "../../../kit/operation.ts";
-import { instantOf, withNumbers } from "../../../kit/wkt.ts";
+import { instantOf } from "../../../kit/wkt.ts";
 import { AttributeFilterShape } from "../attributes/rules.ts";
 import { filterOfMessage } from "../attributes/wire.ts";
 import type { SelectedRun } from "../runs/select-runs.ts";
@@ -234,7 +234,6 @@ const readOperations = ({ views }: Repairs): Operation[] => [
     }),
     rest: {
       route: "GET /api/v1/repairs",
-      decode: ({ query }) => withNumbers(Object.fromEntries(query), ["limit"]),
       encode: (found: { repairs: ShownRepair[]; nextCursor: string }) => ({
         status: 200,
         body: { repairs: found.repairs.map(repairJson), next_cursor: found.nextCursor },
@@ -264,7 +263,6 @@ const readOperations = ({ views }: Repairs): Operation[] => [
     }),
     rest: {
       route: "GET /api/v1/repairs/{id}/items",
-      decode: ({ params, query }) => withNumbers({ ...Object.fromEntries(query), ...params }, ["limit"]),
       encode: (found: { items: ItemRow[]; nextCursor: string }) => ({
         status: 200,
         body: { items: found.items.map(itemJson), next_cursor: found.nextCursor },

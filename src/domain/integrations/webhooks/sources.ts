@@ -125,12 +125,14 @@ export function openSources(deps: WebhookSourcesDeps) {
         // A secret that the new rules cannot use would refuse every request from now on.
         if (given)
           for (const { secret } of await secretsOf(before, keyring)) rules.requireSecret(secret, config);
-        const ofPreset = given && preset === undefined && !isEmpty(input.verifyConfig);
+        // A form sends back what it shows: a source that verifies as before stays its provider's.
+        const isOther = JSON.stringify(given) !== JSON.stringify({ ...emptyConfig, ...configIn(before) });
+        const isOwn = preset === undefined && !isEmpty(input.verifyConfig) && isOther;
         return {
           ...before,
           name: rules.requireName(input.name ?? ""),
           metadata: rules.metadataText(input.metadata),
-          source_type: preset ?? (ofPreset && before.source_type in presets ? "generic" : before.source_type),
+          source_type: preset ?? (isOwn && before.source_type in presets ? "generic" : before.source_type),
           verify_header: input.verifyHeader || before.verify_header,
           verify_algorithm: input.verifyAlgorithm || before.verify_algorithm,
           verify_config: config ? JSON.stringify(config) : null,

@@ -220,13 +220,11 @@ const overwrittenBytes = 4;
 export interface PurgedStream {
   environment_id: string;
   entity_id: string;
-  version: number;
-  purge_from: number;
 }
 
 const purgeable = (now: Instant): DueRows => ({
   table: "streams",
-  columns: sql.raw("d.environment_id, d.entity_id, d.version, d.purge_from"),
+  columns: sql.raw("d.environment_id, d.entity_id"),
   where: sql`d.purge_from IS NOT NULL`,
   dueAt: "deleted_at",
   until: now,
@@ -245,24 +243,28 @@ export const environmentsToPurge = (reader: TurnReader, now: Instant): Promise<W
   reader.all(environmentsDue(purgeable(now)));
 
 /**
- * Notes how far the purge of a deleted stream comes, and overwrites the payloads of that slice. Answers where
- * the next one begins; null after the last, and where another purge has come on.
+ * Overwrites the next payloads of a deleted stream, and notes how far that is. Answers whether some may be
+ * left. A purge beside another one waits for its slice, and goes on behind it.
  */
 export async function purgePayloads(
   session: Session,
-  { environment_id: environmentId, entity_id: entityId, version, purge_from: from }: PurgedStream,
+  { environment_id: environmentId, entity_id: entityId }: PurgedStream,
   { now, limit }: { now: Instant; limit: number },
   forget: (which: Sql, left: number) => Promise<void>,
-): Promise<number | null> {
+): Promise<boolean> {
+  const stream = ofStream(environmentId, entityId);
+  const place = await session.one<{ version: number; purge_from: number | null }>(
+    sql`SELECT version, purge_from FROM streams WHERE ${stream} ORDER BY entity_id ${session.seams.holdRow}`,
+  );
+  if (!place || place.purge_from === null) return false;
+  const { version, purge_from: from } = place;
   const next = from + limit > version ? null : from + limit;
-  const moved = await session.run(sql`UPDATE streams SET purge_from = CAST(${next} AS BIGINT)
-    WHERE ${ofStream(environmentId, entityId)} AND purge_from = ${from}`);
-  if (moved === 0) return null;
-  const which = sql`${ofStream(environmentId, entityId)} AND entity_version >= ${from} AND entity_version < ${from + limit}`;
+  await session.run(sql`UPDATE streams SET purge_from = CAST(${next} AS BIGINT) WHERE ${stream}`);
+  const which = sql`${stream} AND entity_version >= ${from} AND entity_version < ${from + limit}`;
   await forget(which, overwrittenBytes);
   await session.run(sql`UPDATE events SET data = 'null', metadata = NULL, redacted_at = COALESCE(redacted_at, CAST(${now} AS BIGINT))
     WHERE ${which}`);
-  return next;
+  return next !== null;
 }
 
 /** Streams that a run appended to or read, by id. */

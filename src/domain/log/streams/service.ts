@@ -118,10 +118,8 @@ export function openStreams(deps: StreamsDeps) {
         return stream;
       });
       // Once this is answered nothing of it can be read. What a crash leaves is for loop `streams.purge`.
-      const { version } = row;
-      const one = { environment_id: environmentId, entity_id: entityId, version };
-      for (let from: number | null = 1; purge && from !== null; )
-        from = await purgeSlice(deps, store.write, { ...one, purge_from: from });
+      const one = { environment_id: environmentId, entity_id: entityId };
+      for (let isLeft = purge; isLeft; ) isLeft = await purgeSlice(deps, store.write, one);
       return { version: row.version, deletedAt: row.deleted_at ?? now };
     },
 
@@ -153,12 +151,12 @@ export function openStreams(deps: StreamsDeps) {
 /** Streams of one slice, each with a slice of its payloads. */
 const purgedAtOnce = 100;
 
-/** Answers where the next slice begins; null when all payloads are overwritten, or another call is at it. */
+/** Answers whether payloads may be left. */
 const purgeSlice = (
   { clock, forgetBytes }: Pick<StreamsDeps, "clock" | "forgetBytes">,
   write: Store["write"],
   one: rows.PurgedStream,
-): Promise<number | null> =>
+): Promise<boolean> =>
   write((session) =>
     rows.purgePayloads(session, one, { now: clock.now(), limit: purgeSliceMax }, (which, left) =>
       forgetBytes(session, one.environment_id, which, left),

@@ -116,10 +116,18 @@ const dayAsked = (description: string) => Type.Optional({ ...described(word, des
 
 const formats = ["json", "csv"];
 
-/** The query; who accepts CSV alone need not say it twice. */
+const Asked = Type.Object({
+  from: dayAsked("The first day, of UTC: 29 days before the last one when left out."),
+  to: dayAsked("The last day, at most 91 days later: today when left out."),
+  function_id: Type.Optional(Type.String({ maxLength: 2_048, description: "What this function used." })),
+  group_by: asked("`day` or `function`: by day when left out."),
+  format: asked("`csv` for a file; so does the header `Accept: text/csv`."),
+});
+
+/** The query's own fields, without `env` and the like; who accepts CSV alone need not say it twice. */
 const decode = ({ query, headers }: RestRequest) => ({
   ...(/\btext\/csv\b/.test(headers.get("accept") ?? "") && { format: "csv" }),
-  ...Object.fromEntries(query),
+  ...Object.fromEntries([...query].filter(([name]) => Object.hasOwn(Asked.properties, name))),
 });
 
 export const usageOperations = (usage: Usage): Operation[] => [
@@ -129,13 +137,7 @@ export const usageOperations = (usage: Usage): Operation[] => [
     reads: true,
     summary:
       "What the environment used, by day or by function: runs, steps, the time of workers, and events; counted up to a minute ago.",
-    input: Type.Object({
-      from: dayAsked("The first day, of UTC: 29 days before the last one when left out."),
-      to: dayAsked("The last day, at most 91 days later: today when left out."),
-      function_id: Type.Optional(Type.String({ maxLength: 2_048, description: "What this function used." })),
-      group_by: asked("`day` or `function`: by day when left out."),
-      format: asked("`csv` for a file; so does the header `Accept: text/csv`."),
-    }),
+    input: Asked,
     output: UsageShape,
     rest: {
       route: "GET /api/v1/usage",

@@ -1,5 +1,5 @@
 import type { BusChannel } from "../../../bus/bus.ts";
-import { Fault, invalid, missing } from "../../../kit/fault.ts";
+import { Fault, missing } from "../../../kit/fault.ts";
 import { semaphore } from "../../../kit/semaphore.ts";
 import type { Basics, Store } from "../../../store/store.ts";
 import { BucketFeed } from "./bucket-feed.ts";
@@ -165,11 +165,12 @@ export function openWatches(deps: WatchesDeps) {
   };
 }
 
-/** Throws where markers of deletions after the revision are gone: the watch would miss a deletion. */
+/** Throws where a watch from the revision would miss something: see `onGap` of the SDK. */
 function requireKept(after: number, end: { revision: number; forgotten_revision: number }): void {
-  if (after > end.revision) throw invalid("after", `the last revision is ${end.revision}`);
-  if (after < end.forgotten_revision)
-    throw new Fault("failed_precondition", "after: deletions since are kept no more: watch without it", {
-      field: "after",
-    });
+  const refuse = (why: string) => {
+    throw new Fault("failed_precondition", `after: ${why}`, { field: "after" });
+  };
+  // The bucket was made anew, or restored from a backup: its revisions began again.
+  if (after > end.revision) refuse(`the last revision is ${end.revision}`);
+  if (after < end.forgotten_revision) refuse("deletions since are kept no more: watch without it");
 }

@@ -261,7 +261,7 @@ const readOperations = (projections: Projections): Operation[] => [
     waitsFor: namedProjection,
     input: Type.Object({
       name: Type.String({ description: "Name of the projection." }),
-      q: described(text, "What keys of partitions begin with."),
+      q: described(text, "A part of the keys of partitions."),
       limit: Type.Optional(
         Type.Integer({
           minimum: 0,

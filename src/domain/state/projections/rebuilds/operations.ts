@@ -66,7 +66,7 @@ export const rebuildOperations = (rebuilds: Rebuilds): Operation[] => [
       toAnswer,
     ),
     handle: ({ definition, ...request }, call) =>
-      rebuilds.start(call.environmentId, { ...request, definition }),
+      rebuilds.start(call.environmentId, { ...request, definition, actorId: call.caller.id }),
   }),
   unary({
     name: "projections.rebuildJob",

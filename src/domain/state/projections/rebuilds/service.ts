@@ -2,6 +2,7 @@ import type { Instant } from "../../../../kit/clock.ts";
 import { Fault, invalid } from "../../../../kit/fault.ts";
 import type { Basics, Session } from "../../../../store/store.ts";
 import { advance, clearError, takeErrorOf } from "../advance.ts";
+import { type ChangeBy, noteChange } from "../changes.ts";
 import {
   dropGeneration,
   type GenerationRow,
@@ -53,6 +54,7 @@ export interface RebuildRequest {
   strategy: string;
   /** Registered in the same transaction. */
   definition?: Omit<DefinitionInput, "name"> | undefined;
+  actorId: string;
 }
 
 export interface RebuildReport {
@@ -83,7 +85,7 @@ const underWay = (name: string): Fault =>
 export function openRebuilds({ store, clock, ids, onChanged }: RebuildsDeps) {
   return {
     async start(environmentId: string, request: RebuildRequest): Promise<RebuildView> {
-      const { name, isDryRun } = request;
+      const { name, isDryRun, actorId } = request;
       const key = { environment_id: environmentId, name };
       const definition = request.definition && definitionOf({ ...request.definition, name });
       const row = changedBy(definition, await getProjection(store, key));
@@ -108,7 +110,7 @@ export function openRebuilds({ store, clock, ids, onChanged }: RebuildsDeps) {
         return viewOf(job, { cursor: scope.after, now: clock.now(), isDryRun });
       }
       const started = await store.write((session) =>
-        begin(session, key, { scope, job, definition, now: clock.now() }),
+        begin(session, key, { scope, job, definition, by: { actorId, ids, now: clock.now() } }),
       );
       onChanged({ key, kind: "transition" });
       return viewOf(started, { cursor: scope.after, now: clock.now(), isDryRun });
@@ -194,13 +196,17 @@ async function begin(
     scope,
     job,
     definition,
-    now,
-  }: { scope: RebuildScope; job: RebuildRow; definition: ProjectionDefinition | undefined; now: Instant },
+    by,
+  }: { scope: RebuildScope; job: RebuildRow; definition: ProjectionDefinition | undefined; by: ChangeBy },
 ): Promise<RebuildRow> {
   const held = changedBy(definition, await holdProjection(session, key));
   if (!held) throw unknownProjection(key.name);
   requireFree(held);
-  if (definition) await updateDefinition(session, key, definition, now);
+  const { now } = by;
+  if (definition) {
+    await updateDefinition(session, key, definition, now);
+    await noteChange(session, key, "update", by);
+  }
   const generation =
     job.partition_key !== null
       ? await beginPartition(session, held, { scope, partition: job.partition_key, now })
