@@ -219,4 +219,4 @@ const headsQuery = (
     environment_id: column.text(places.map((one) => one.environmentId)),
     entity_id: column.text(places.map((one) => one.entityId)),
   })} JOIN streams s ON s.environment_id = i.environment_id AND s.entity_id = i.entity_id
-  ${hold && seams.engine === "postgres" ? sql.raw("ORDER BY s.environment_id, s.entity_id FOR UPDATE OF s") : sql.empty}`;
+  ${hold ? sql`ORDER BY s.environment_id, s.entity_id ${seams.holdRow}` : sql.empty}`;
