@@ -1,6 +1,7 @@
 import { redactText } from "../kit/redact.ts";
 import { readSettings, setting, settingsHelp, type Values } from "../kit/setting.ts";
 import { boolean, integer, line, matching, oneUrl } from "../kit/setting-kinds.ts";
+import { stated } from "../kit/stated.ts";
 import { createClient, type Subscription, SvcError } from "../sdk/index.ts";
 import { asksForHelp } from "./common-flags.ts";
 import { serverDefault, type Target, targetOf } from "./connection.ts";
@@ -102,10 +103,7 @@ async function tail(argv: readonly string[], profile: string | undefined, io: Io
   const { url: server, environment: env, keyFile } = values;
   const target = targetOf(
     {
-      ...(server !== undefined && { server }),
-      ...(env !== undefined && { env }),
-      ...(keyFile !== undefined && { keyFile }),
-      ...(profile !== undefined && { profile }),
+      ...stated({ server, env, keyFile, profile }),
     },
     io,
   );

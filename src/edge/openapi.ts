@@ -189,7 +189,7 @@ function restDescribed(operation: UnaryOperation, binding: FullBinding, operatio
   const body = binding.body ? plain(binding.body) : bodySchema(operation.input, [...names, ...headerFields]);
   // A body of its own that names no fields may be any value; one that has none is not sent.
   const hasFields = Object.keys(body.properties ?? (binding.body ? { any: true } : {})).length > 0;
-  const status = binding.status ?? (operation.output || binding.encode ? 200 : 204);
+  const status = binding.status ?? (operation.output || binding.encode || binding.json ? 200 : 204);
   const answers = [status, ...(binding.also ?? [])].map((one) => [
     one,
     {

@@ -1,7 +1,7 @@
 import { Type } from "@sinclair/typebox";
 import { SvcService } from "../gen/svc/v1/svc_pb.ts";
 import { type Clock, rfc3339 } from "../kit/clock.ts";
-import { described } from "../kit/described.ts";
+import { described, shape } from "../kit/described.ts";
 import type { Draining } from "../kit/draining.ts";
 import { type Operation, rpc, unary } from "../kit/operation.ts";
 import { timestampOf } from "../kit/wkt.ts";
@@ -41,12 +41,11 @@ const nothing = Type.Object({});
 const words = Type.Array(Type.String());
 
 const Health = Type.Object({
-  status: Type.String({
-    description:
-      "`healthy`, `degraded` or `unhealthy`: a degraded server answers, but a part of it does no work.",
-  }),
+  status: shape.text(
+    "`healthy`, `degraded` or `unhealthy`: a degraded server answers, but a part of it does no work.",
+  ),
   timestamp: Type.String({ format: "date-time" }),
-  version: Type.String({ description: "Version of the server." }),
+  version: shape.text("Version of the server."),
   warnings: Type.Optional(
     described(
       words,
@@ -56,13 +55,13 @@ const Health = Type.Object({
 });
 
 const Ready = Type.Object({
-  status: Type.String({ description: "`ready`, `not_ready` or `draining`." }),
+  status: shape.text("`ready`, `not_ready` or `draining`."),
   issues: Type.Optional(described(words, "What is missing; absent when nothing is.")),
 });
 
 const CapabilitiesAnswer = Type.Object({
-  version: Type.String({ description: "Version of the server." }),
-  auth_required: Type.Boolean({ description: "Whether calls need a credential." }),
+  version: shape.text("Version of the server."),
+  auth_required: shape.flag("Whether calls need a credential."),
   transports: described(words, "Transports that work now, such as `rest`, `connect` and `websocket`."),
   features: described(words, "Features that work here."),
 });
@@ -70,15 +69,15 @@ const CapabilitiesAnswer = Type.Object({
 const Routes = Type.Object({
   routes: Type.Array(
     Type.Object({
-      name: Type.String({ description: "Name of the operation, such as `runs.cancel`." }),
-      method: Type.String({ description: "HTTP method of the way in; `POST` for RPC." }),
-      path: Type.String({ description: "Path with its parameters in braces." }),
-      action: Type.String({ description: "Action that the caller must hold; `public` for none." }),
-      protocol: Type.String({ description: "`rest`, `connect`, `connect-stream` or `websocket`." }),
+      name: shape.text("Name of the operation, such as `runs.cancel`."),
+      method: shape.text("HTTP method of the way in; `POST` for RPC."),
+      path: shape.text("Path with its parameters in braces."),
+      action: shape.text("Action that the caller must hold; `public` for none."),
+      protocol: shape.text("`rest`, `connect`, `connect-stream` or `websocket`."),
     }),
     { description: "Every way to every operation." },
   ),
-  count: Type.Integer({ description: "How many there are." }),
+  count: shape.count("How many there are."),
 });
 
 /** What load balancers, curious clients and people ask of the server itself. */

@@ -63,6 +63,7 @@ export interface FullBinding {
   query?: TSchema;
   decode?: (request: RestRequest) => unknown;
   encode?: (output: unknown, input: unknown) => RestReply;
+  json?: (output: unknown) => unknown;
   refused?: (fault: Fault) => Omit<RestReply, "body" | "text">;
 }
 
@@ -114,10 +115,11 @@ export function defaultDecode(schema: TSchema): (request: RestRequest) => unknow
   };
 }
 
-const defaultEncode =
-  (status = 200) =>
-  (output: unknown): RestReply =>
-    output === undefined ? { status: 204 } : { status, body: output };
+function encoderOf({ encode, json: bodyOf, status = 200 }: FullBinding): NonNullable<FullBinding["encode"]> {
+  if (encode) return encode;
+  if (bodyOf) return (output) => ({ status, body: bodyOf(output) });
+  return (output) => (output === undefined ? { status: 204 } : { status, body: output });
+}
 
 const noQuery = new URLSearchParams();
 
@@ -251,7 +253,7 @@ export function restHandler(
       : Math.max(takesReports?.bytesMax ?? 0, surface.bodyBytesMax);
   const { method, path } = parseRoute(binding.route);
   const decode = binding.decode ?? defaultDecode(prepared.operation.input);
-  const encode = binding.encode ?? defaultEncode(binding.status);
+  const encode = encoderOf(binding);
   const restName = /\{(\w+)\.\.\.\}$/.exec(path)?.[1];
   const readsBody = !bodyless.has(method);
 

@@ -1,8 +1,7 @@
+import { snakeCase } from "../kit/cases.ts";
 import { fieldWords } from "./field-words.ts";
 
 export type JsonSchema = Record<string, unknown>;
-
-export const snakeCase = (name: string): string => name.replace(/([a-z0-9])([A-Z])/g, "$1_$2").toLowerCase();
 
 /** What is said of all fields of this name, in either spelling. */
 export function wordsOf(name: string): string | undefined {

@@ -97,9 +97,11 @@ export type RestBinding<I, O> =
       raw?: boolean;
       decode?: (request: RestRequest) => unknown;
       encode?: (output: O, input: I) => RestReply;
+      /** In its place, where an answer is a body alone: the body of `status`. */
+      json?: (output: O) => unknown;
       /** What a browser that navigates is shown of a fault; others get it as all faults are. */
       refused?: (fault: Fault) => Omit<RestReply, "body" | "text">;
-      /** The status of success: what the default `encode` answers, and what the OpenAPI document says. */
+      /** The status of success: of `json` and the default `encode`, and what the OpenAPI document says. */
       status?: number;
       /** Further statuses that `encode` answers, for the document: with the same body, of 204 without one. */
       also?: readonly number[];

@@ -1,4 +1,11 @@
-import { fromJson, type JsonObject, type JsonValue, type MessageInitShape } from "@bufbuild/protobuf";
+import {
+  type DescMessage,
+  fromJson,
+  type JsonObject,
+  type JsonValue,
+  type MessageInitShape,
+  type MessageShape,
+} from "@bufbuild/protobuf";
 import { type Timestamp, type TimestampSchema, type Value, ValueSchema } from "@bufbuild/protobuf/wkt";
 import type { Instant } from "./clock.ts";
 import { storedJson, storedLevelsMax } from "./payload-json.ts";
@@ -88,3 +95,9 @@ export function payload<Plain extends string, Twin extends string>(
   if (isJsonObject(value)) return { [plain]: value } as Record<Plain, JsonObject>;
   return { [twin]: fromJson(ValueSchema, value as JsonValue, { recursionLimit }) } as Record<Twin, Value>;
 }
+
+/** The JSON of an answer as its message: a field is described once, for both protocols. */
+export const messageOf =
+  <Desc extends DescMessage>(schema: Desc) =>
+  (json: unknown): MessageShape<Desc> =>
+    fromJson(schema, json as JsonValue);

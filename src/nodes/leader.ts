@@ -1,6 +1,7 @@
 import type { Hold } from "../bus/bus.ts";
+import { columnsOf } from "../kit/columns.ts";
 import { nameKeptMs } from "../kit/limits.ts";
-import { column, sql } from "../kit/sql.ts";
+import { sql } from "../kit/sql.ts";
 import type { Basics, Session, Store } from "../store/store.ts";
 import { clockUncertaintyMsMax } from "./time-base.ts";
 
@@ -158,8 +159,7 @@ const prolongFree = (
   all(sql`UPDATE leaders SET lease_until = ${until}
     WHERE duty IN (SELECT l.duty FROM leaders l WHERE l.node_id = ${nodeId}
       AND (l.duty, l.epoch) IN (SELECT i.duty, i.epoch FROM ${seams.rowsFrom("i", {
-        duty: column.text(own.map((one) => one.duty)),
-        epoch: column.bigint(own.map((one) => one.epoch)),
+        ...columnsOf(own, { text: "duty", bigint: "epoch" }),
       })}) ${seams.skipLocked})
     RETURNING duty, epoch`);
 

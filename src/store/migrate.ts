@@ -1,8 +1,9 @@
 import { createHash } from "node:crypto";
 import type { Clock } from "../kit/clock.ts";
+import { columnsOf } from "../kit/columns.ts";
 import { Fault } from "../kit/fault.ts";
 import type { Log } from "../kit/log.ts";
-import { column, sql } from "../kit/sql.ts";
+import { sql } from "../kit/sql.ts";
 import { sortByBytes } from "./postgres-collation.ts";
 import { codeOf } from "./postgres-errors.ts";
 import { type Session, type Store, type StoreEngine, StoreError } from "./store.ts";
@@ -138,10 +139,7 @@ async function runAll(session: Session, statements: readonly string[]): Promise<
 const record = (session: Session, rows: readonly Landed[], clock: Clock): Promise<number> =>
   session.run(sql`INSERT INTO migrations (version, name, hash, compatible, landed_at)
     SELECT version, name, hash, compatible, ${sql.bigint(clock.now())} FROM ${session.seams.rowsFrom("m", {
-      version: column.bigint(rows.map(({ version }) => version)),
-      name: column.text(rows.map(({ name }) => name)),
-      hash: column.text(rows.map(({ hash }) => hash)),
-      compatible: column.bigint(rows.map(({ compatible }) => compatible)),
+      ...columnsOf(rows, { text: "name hash", bigint: "version compatible" }),
     })} WHERE true ORDER BY version`);
 
 async function make(session: Session, { base }: StoreSchema, clock: Clock): Promise<void> {

@@ -116,9 +116,7 @@ export async function openPostgres(options: PostgresOptions): Promise<Store> {
   };
 
   const store: Store = {
-    engine: "postgres",
-    isShared: true,
-    seams: postgresSeams,
+    ...{ engine: "postgres", isShared: true, seams: postgresSeams },
     all: async <R extends object>(query: Sql) => rowsOf<R>(await read(query)),
     one: async <R extends object>(query: Sql) => (await read(query))[0] as R | undefined,
     write: (work) =>

@@ -1,6 +1,6 @@
 import { exampleValues } from "../../src/edge/example-values.ts";
 import { fieldWords } from "../../src/edge/field-words.ts";
-import { snakeCase } from "../../src/edge/words.ts";
+import { snakeCase } from "../../src/kit/cases.ts";
 
 interface Schema {
   description?: string;

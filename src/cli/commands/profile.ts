@@ -1,5 +1,6 @@
 import { resolve } from "node:path";
 import type { Command } from "commander";
+import { stated } from "../../kit/stated.ts";
 import { addCommon, type CommonFlags, formOf } from "../command.ts";
 import { keyIn } from "../connection.ts";
 import type { Group } from "../group.ts";
@@ -27,10 +28,7 @@ async function add(name: string, { server, env, asOrg, keyFile, withKey }: AddFl
   if (file !== undefined) keyIn(file);
   const profiles = readProfiles(io);
   const profile: Profile = {
-    ...(server !== undefined && { server }),
-    ...(env !== undefined && { environment: env }),
-    ...(asOrg !== undefined && { org: asOrg }),
-    ...(file !== undefined && { keyFile: file }),
+    ...stated({ server, environment: env, org: asOrg, keyFile: file }),
     ...(withKey && { key: await secretText(io, undefined, "Key: ") }),
   };
   const next = { current: profiles.current ?? name, profiles: { ...profiles.profiles, [name]: profile } };

@@ -1,3 +1,4 @@
+import { snakeCase } from "../../kit/cases.ts";
 import { type CataloguedOperation, type OperationField, operationNamed, shortWords } from "../operations.ts";
 
 /** A tool that is one call of the server. */
@@ -135,8 +136,6 @@ export const mcpTools: readonly McpTool[] = [
   ...changing.map((tool): McpTool => ({ ...tool, writes: true })),
 ].map((tool) => ({ ...tool, name: prefix + tool.name }));
 
-const snakeOf = (name: string): string => name.replaceAll(/([a-z0-9])([A-Z])/g, "$1_$2").toLowerCase();
-
 interface ToolField {
   name: string;
   field: OperationField;
@@ -147,7 +146,7 @@ export function fieldsOf({ operation, names = {} }: McpTool): ToolField[] {
   const { fields } = operationNamed(operation);
   return fields
     .filter((field) => field.place !== "header" && !/Value$/.test(field.name))
-    .map((field) => ({ name: names[field.name] ?? snakeOf(field.name), field }));
+    .map((field) => ({ name: names[field.name] ?? snakeCase(field.name), field }));
 }
 
 /** Any JSON is told by no `type`. */

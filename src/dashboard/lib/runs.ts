@@ -4,6 +4,7 @@ import { conditionIn, filterOf } from "../../sdk/wire/attribute-conditions.ts";
 import { pauseWords } from "../../sdk/wire/pause-words.ts";
 import { rest, rpc } from "./api.ts";
 import { type Cuts, cutsOf, shownBytesMax } from "./cuts.ts";
+import { instants, texts, wholes } from "./fields.ts";
 import { instantOf, textOf as text } from "./format.ts";
 import { may } from "./session.ts";
 
@@ -39,82 +40,45 @@ const attributeOf = ({ name, text: word, number, flag, time }: WireMessage): str
   `${text(name)}=${word ?? number ?? flag ?? time ?? ""}`;
 
 export const runOf = (m: WireMessage) => ({
-  id: text(m.id),
-  functionId: text(m.functionId),
-  functionVersion: whole(m.functionVersion),
-  eventId: text(m.eventId),
-  eventName: text(m.eventName),
+  ...texts(m, "id functionId eventId eventName pauseReason phase workerId parentRunId parentStepId"),
+  ...texts(m, "cancellationCause redactedBy pinnedTo"),
+  ...wholes(m, "functionVersion attempt maxAttempts"),
+  ...instants(m, "startedAt endedAt timeoutAt redactedAt movesAt"),
   status: word(m.status, "RUN_STATUS_"),
-  pauseReason: text(m.pauseReason),
-  phase: text(m.phase),
-  attempt: whole(m.attempt),
-  maxAttempts: whole(m.maxAttempts),
-  workerId: text(m.workerId),
-  parentRunId: text(m.parentRunId),
-  parentStepId: text(m.parentStepId),
-  cancellationCause: text(m.cancellationCause),
   error: errorOf(m.error),
   createdAt: instant(m.createdAt) ?? 0,
-  startedAt: instant(m.startedAt),
-  endedAt: instant(m.endedAt),
-  timeoutAt: instant(m.timeoutAt),
-  redactedAt: instant(m.redactedAt),
-  redactedBy: text(m.redactedBy),
-  pinnedTo: text(m.pinnedTo),
   attributes: (Array.isArray(m.attributes) ? m.attributes : []).map(attributeOf),
-  movesAt: instant(m.movesAt),
 });
 
+/** `tries`, `maxTries`: of a step that is tried by itself; 0 of others. */
 const stepOf = (m: WireMessage) => ({
-  id: text(m.id),
-  stepId: text(m.stepId),
+  ...texts(m, "id stepId patchedBy compensationFor waitEventName"),
+  ...wholes(m, "sequence attempt tries maxTries"),
+  ...instants(m, "startedAt endedAt patchedAt sleepUntil waitTimeout retryAt"),
   name: text(m.name) || text(m.stepId),
   type: word(m.stepType, "STEP_TYPE_"),
   status: word(m.status, "STEP_STATUS_"),
-  sequence: whole(m.sequence),
-  attempt: whole(m.attempt),
   input: either(m, "input"),
   output: either(m, "output"),
   /** Undefined unless a person changed the output. */
   originalOutput: m.patchedAt === undefined ? undefined : (either(m, "originalOutput") ?? null),
   error: errorOf(m.error),
-  startedAt: instant(m.startedAt),
-  endedAt: instant(m.endedAt),
-  patchedAt: instant(m.patchedAt),
-  patchedBy: text(m.patchedBy),
-  compensationFor: text(m.compensationFor),
-  sleepUntil: instant(m.sleepUntil),
-  waitEventName: text(m.waitEventName),
-  waitTimeout: instant(m.waitTimeout),
-  /** Of a step that is tried by itself; 0 of others. */
-  tries: whole(m.tries),
-  maxTries: whole(m.maxTries),
-  retryAt: instant(m.retryAt),
   cuts: cutsIn(m),
 });
 
 export type AttemptView = ReturnType<typeof attemptOf>;
 
 const attemptOf = (m: WireMessage) => ({
-  number: whole(m.number),
-  workerId: text(m.workerId),
-  deployment: text(m.deployment),
+  ...{ ...texts(m, "workerId deployment outcome"), ...wholes(m, "number executions lost") },
   startedAt: instant(m.startedAt) ?? 0,
   endedAt: instant(m.endedAt),
-  outcome: text(m.outcome),
   error: errorOf(m.error),
   retryInMs: m.retryInMs === undefined ? undefined : whole(m.retryInMs),
-  executions: whole(m.executions),
-  lost: whole(m.lost),
 });
 
 const tryOf = (m: WireMessage) => ({
-  number: whole(m.number),
-  attempt: whole(m.attempt),
-  startedAt: instant(m.startedAt),
-  endedAt: instant(m.endedAt),
+  ...{ ...wholes(m, "number attempt"), ...instants(m, "startedAt endedAt retryAt") },
   error: errorOf(m.error),
-  retryAt: instant(m.retryAt),
 });
 
 const ends = new Set(["completed", "failed", "cancelled"]);
@@ -141,12 +105,8 @@ export async function getTries(runId: string, stepId: string, signal?: AbortSign
 export async function getLogs(runId: string, signal?: AbortSignal) {
   const { lines = [], leftOut = 0 } = await rpc("SvcService", "GetRunLogs", { runId }, signal);
   const shown = lines.map((m) => ({
-    at: instant(m.at) ?? 0,
-    level: text(m.level),
-    text: text(m.text),
-    fields: m.fields,
-    step: text(m.step),
-    attempt: whole(m.attempt),
+    ...{ ...texts(m, "level text step"), ...wholes(m, "attempt") },
+    ...{ at: instant(m.at) ?? 0, fields: m.fields },
   }));
   return { lines: shown, leftOut };
 }
@@ -165,13 +125,8 @@ export type Moment = Awaited<ReturnType<typeof getTimeline>>[number];
 export async function getTimeline(runId: string, signal?: AbortSignal) {
   const { events = [] } = await rpc("TimeTravelService", "GetRunTimeline", { runId }, signal);
   return events.map((m) => ({
-    id: text(m.id),
-    type: text(m.eventType),
-    stepId: text(m.stepId),
-    stepName: text(m.stepName),
-    summary: text(m.summary),
-    significant: m.significant === true,
-    at: instant(m.timestamp) ?? 0,
+    ...texts(m, "id stepId stepName summary"),
+    ...{ type: text(m.eventType), significant: m.significant === true, at: instant(m.timestamp) ?? 0 },
   }));
 }
 

@@ -1,47 +1,35 @@
-import { instant, type Message, present } from "../wire/read.ts";
+import { all, fieldsOf, instant, type Message, present, text } from "../wire/read.ts";
 import { once, safe } from "../wire/retry.ts";
 import type { Transport } from "../wire/transport.ts";
 import type { Alert, AlertCalls, AlertDelivery, AlertRule, AlertTarget } from "./alert-types.ts";
-import { count, text } from "./entity-messages.ts";
-
-const all = <Row>(list: unknown, read: (message: Message) => Row): Row[] =>
-  ((list ?? []) as Message[]).map(read);
 
 const readTarget = (message: Message) =>
   ({ type: text(message.type), ...present(message, ["url", "secret", "to"]) }) as AlertTarget;
 
+const ruleFields = fieldsOf<AlertRule>()({
+  texts: ["name", "condition", "createdAt", "updatedAt"],
+  counts: ["repeatAfterMs", "resolveAfterMs"],
+  given: ["functionId", "share", "windowMinutes", "minimum", "waitingMs", "silencedUntil"],
+});
 const readRule = (message: Message): AlertRule => ({
-  name: text(message.name),
-  condition: text(message.condition) as AlertRule["condition"],
-  ...present(message, ["functionId", "share", "windowMinutes", "minimum", "waitingMs", "silencedUntil"]),
+  ...ruleFields(message),
   targets: all(message.targets, readTarget),
-  repeatAfterMs: count(message.repeatAfterMs),
-  resolveAfterMs: count(message.resolveAfterMs),
-  createdAt: text(message.createdAt),
-  updatedAt: text(message.updatedAt),
 });
 
-const readDelivery = (message: Message): AlertDelivery => ({
-  target: text(message.target),
-  kind: text(message.kind) as AlertDelivery["kind"],
-  state: text(message.state) as AlertDelivery["state"],
-  attempts: count(message.attempts),
-  ...present(message, ["lastError", "sentAt"]),
+const readDelivery: (message: Message) => AlertDelivery = fieldsOf<AlertDelivery>()({
+  ...{ texts: ["target", "kind", "state"], counts: ["attempts"], given: ["lastError", "sentAt"] },
 });
 
+const alertFields = fieldsOf<Alert>()({
+  texts: ["id", "rule", "condition", "subject", "detail", "state", "openedAt", "seenAt"],
+  ...{ counts: ["count"], given: ["toldAt", "resolvedAt", "resolvedBy"] },
+});
 const readAlert = (message: Message): Alert => ({
-  id: text(message.id),
-  rule: text(message.rule),
-  condition: text(message.condition) as Alert["condition"],
-  subject: text(message.subject),
-  detail: text(message.detail),
-  count: count(message.count),
-  state: text(message.state) as Alert["state"],
-  openedAt: text(message.openedAt),
-  seenAt: text(message.seenAt),
-  ...present(message, ["toldAt", "resolvedAt", "resolvedBy"]),
+  ...alertFields(message),
   deliveries: all(message.deliveries, readDelivery),
 });
+
+type AlertTest = Awaited<ReturnType<AlertCalls["rules"]["test"]>>[number];
 
 export function alertCalls(transport: Transport): AlertCalls {
   const ask = (method: string, message: object, options = safe) =>
@@ -60,15 +48,12 @@ export function alertCalls(transport: Transport): AlertCalls {
         await ask("DeleteAlertRule", { name }, once);
       },
       silence: async (name, until) =>
-        readRule(
-          await ask("SilenceAlertRule", { name, ...(until !== undefined && { until: instant(until) }) }),
-        ),
+        readRule(await ask("SilenceAlertRule", { name, until: until && instant(until) })),
       test: async (name) =>
-        all((await ask("TestAlertRule", { name }, once)).results, (message) => ({
-          target: text(message.target),
-          delivered: message.delivered === true,
-          error: text(message.error),
-        })),
+        all(
+          (await ask("TestAlertRule", { name }, once)).results,
+          fieldsOf<AlertTest>()({ texts: ["target", "error"], flags: ["delivered"] }),
+        ),
     },
   };
 }

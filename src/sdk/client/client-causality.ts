@@ -1,10 +1,7 @@
-import type { Message } from "../wire/read.ts";
+import { all, count, type Message, text } from "../wire/read.ts";
 import { once, safe } from "../wire/retry.ts";
 import type { Transport } from "../wire/transport.ts";
 import type { CausalityCalls, CauseEdge, CauseNode } from "./causality-types.ts";
-
-const text = (value: unknown) => String(value ?? "");
-const count = (value: unknown) => Number(value ?? 0);
 
 const readThing = (message: Message): CauseNode => ({
   ...{ kind: message.kind as CauseNode["kind"], id: text(message.id), name: text(message.name) },
@@ -27,8 +24,8 @@ export function causalityCalls(transport: Transport): CausalityCalls {
     async get(kind, id, options = {}) {
       const answer = await rpc("GetCausality", { kind, id, ...options });
       return {
-        things: ((answer.things ?? []) as Message[]).map(readThing),
-        links: ((answer.links ?? []) as Message[]).map(readLink),
+        things: all(answer.things, readThing),
+        links: all(answer.links, readLink),
         truncated: answer.truncated === true,
         hidden: count(answer.hidden),
       };

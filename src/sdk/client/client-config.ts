@@ -1,10 +1,9 @@
 import { follow } from "../subscriptions/watch.ts";
 import { found } from "../wire/errors.ts";
-import { type Message, query } from "../wire/read.ts";
+import { count, type Message, query, text } from "../wire/read.ts";
 import { safe } from "../wire/retry.ts";
 import type { Request, Transport } from "../wire/transport.ts";
 import { conditional } from "./client-kv.ts";
-import { count, text } from "./entity-messages.ts";
 import type { ConfigCalls, ConfigChange, ConfigDocument, PastConfig } from "./kv-types.ts";
 
 const root = "/api/v1/config";

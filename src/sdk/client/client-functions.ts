@@ -59,10 +59,7 @@ export function functionCalls<Events extends EventMap>(
     getFunction: async (id) => readFunction(await rpc("GetFunction", { id }, safe)),
 
     async listFunctions({ status, limit } = {}) {
-      const message = {
-        ...(status && { status: `FUNCTION_STATUS_${status.toUpperCase()}` }),
-        ...(limit !== undefined && { limit }),
-      };
+      const message = { status: status && `FUNCTION_STATUS_${status.toUpperCase()}`, limit };
       const answer = await rpc<{ functions?: Message[] }>("ListFunctions", message, safe);
       return (answer.functions ?? []).map(readFunction);
     },
@@ -77,11 +74,8 @@ export function functionCalls<Events extends EventMap>(
     },
 
     async listFunctionHistory(functionId, { limit, fromVersion } = {}) {
-      const message = {
-        functionId,
-        ...(limit !== undefined && { limit }),
-        ...(fromVersion !== undefined && { fromVersion: String(fromVersion) }),
-      };
+      const from = fromVersion === undefined ? undefined : String(fromVersion);
+      const message = { functionId, limit, fromVersion: from };
       const answer = await rpc<{ entries?: Message[]; hasMore?: boolean }>(
         "ListFunctionHistory",
         message,
@@ -97,11 +91,7 @@ export function functionCalls<Events extends EventMap>(
     },
 
     async rollbackFunction(functionId, version, { changeReason } = {}) {
-      const message = {
-        functionId,
-        version: String(version),
-        ...(changeReason !== undefined && { changeReason }),
-      };
+      const message = { functionId, version: String(version), changeReason };
       const answer = await rpc<{ function?: Message }>("RollbackFunction", message, once);
       return readFunction(answer.function ?? {});
     },
@@ -111,11 +101,7 @@ export function functionCalls<Events extends EventMap>(
       const { idempotencyKey, traceparent } = options;
       const answer = await rpc<Message>(
         "InvokeFunction",
-        {
-          functionId: functionIdOf(target),
-          ...dataFields(data),
-          ...(idempotencyKey !== undefined && { idempotencyKey }),
-        },
+        { functionId: functionIdOf(target), ...dataFields(data), idempotencyKey },
         { repeatable: idempotencyKey !== undefined, traceparent },
       );
       return { runId: String(answer.runId), eventId: String(answer.eventId ?? "") };

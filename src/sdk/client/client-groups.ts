@@ -2,11 +2,9 @@ import type { ConsumerGroup, GroupCalls, GroupSettings, InNamespace } from "../s
 import { openMembership } from "../subscriptions/membership.ts";
 import { withUnits } from "../wire/duration-options.ts";
 import { SvcError } from "../wire/errors.ts";
-import { type Message, wordOf } from "../wire/read.ts";
+import { all, type Message, text, wordOf } from "../wire/read.ts";
 import { once, safe } from "../wire/retry.ts";
 import type { Transport } from "../wire/transport.ts";
-
-const text = (value: unknown): string => (typeof value === "string" ? value : "");
 
 export function readGroup(message: Message): ConsumerGroup {
   const { filterExpr, metadata } = message;
@@ -68,7 +66,7 @@ export function groupCalls(transport: Transport): GroupCalls {
         safe,
       );
       return {
-        groups: ((answer.groups ?? []) as Message[]).map(readGroup),
+        groups: all(answer.groups, readGroup),
         ...(text(answer.nextCursor) !== "" && { nextCursor: text(answer.nextCursor) }),
         totalCount: Number(answer.totalCount ?? 0),
       };

@@ -2,10 +2,9 @@ import { follow } from "../subscriptions/watch.ts";
 import { withUnits } from "../wire/duration-options.ts";
 import { found } from "../wire/errors.ts";
 import { jsonToSend } from "../wire/payload.ts";
-import { type Message, query } from "../wire/read.ts";
+import { count, type Message, query, text } from "../wire/read.ts";
 import { once, safe } from "../wire/retry.ts";
 import type { Request, Transport } from "../wire/transport.ts";
-import { count, text } from "./entity-messages.ts";
 import type {
   ChangeCondition,
   KvBucket,
@@ -64,13 +63,12 @@ const readBucket = (message: Message): KvBucket => ({
 
 const ttlNames = { ttlSeconds: "ttl" } as const;
 
-const sentBucket = (name: string, options: KvBucketOptions) => ({
-  name,
-  ...(options.description !== undefined && { description: options.description }),
-  ...(options.ttlSeconds !== undefined && { ttl_seconds: options.ttlSeconds }),
-  ...(options.maxValueSize !== undefined && { max_value_size: options.maxValueSize }),
-  ...(options.maxBytes !== undefined && { max_bytes: options.maxBytes }),
-  ...(options.history !== undefined && { history: options.history }),
+const sentBucket = (
+  name: string,
+  { description, ttlSeconds, maxValueSize, ...options }: KvBucketOptions,
+) => ({
+  ...{ name, description, ttl_seconds: ttlSeconds, max_value_size: maxValueSize },
+  ...{ max_bytes: options.maxBytes, history: options.history },
 });
 
 /** Bytes and texts as they are, anything else as JSON. */

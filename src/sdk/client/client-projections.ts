@@ -11,10 +11,9 @@ import type {
 import type { SubscribeCalls } from "../subscriptions/subscription-types.ts";
 import { timeoutNames, withUnits } from "../wire/duration-options.ts";
 import { SvcError } from "../wire/errors.ts";
-import { type Message, payload, query } from "../wire/read.ts";
+import { all, count, fieldsOf, type Message, payload, query, text } from "../wire/read.ts";
 import { once, safe } from "../wire/retry.ts";
 import type { Transport } from "../wire/transport.ts";
-import { count, text } from "./entity-messages.ts";
 
 const waitMsDefault = 30_000;
 /** A wait is answered when its time is over; the call lives a little longer. */
@@ -82,12 +81,12 @@ function readRebuild(message: Message): RebuildProgress {
   };
 }
 
+const outcomeFields = fieldsOf<WaitOutcome>()({
+  ...{ counts: ["behindByEvents"], flags: ["caughtUp", "rebuilding"] },
+});
 const readOutcome = (message: Message): WaitOutcome => ({
-  caughtUp: message.caughtUp === true,
-  sequence: count(message.currentSeq),
-  target: count(message.targetSeq),
-  behindByEvents: count(message.behindByEvents),
-  rebuilding: message.rebuilding === true,
+  ...outcomeFields(message),
+  ...{ sequence: count(message.currentSeq), target: count(message.targetSeq) },
 });
 
 type ProjectionRpc = (
@@ -179,7 +178,7 @@ const readCalls = (
       const message = { ...options, ...(status && { status }) };
       const answer = await transport.rpc<Message>("ProjectionService/ListProjections", message, safe);
       return {
-        projections: ((answer.projections ?? []) as Message[]).map(readRegistered),
+        projections: all(answer.projections, readRegistered),
         totalCount: count(answer.totalCount),
       };
     },

@@ -1,18 +1,15 @@
 import { filtersOf } from "../wire/attributes.ts";
 import { type KnownOptions, requireBounds, requireKnown } from "../wire/known-options.ts";
 import { jsonToSend } from "../wire/payload.ts";
-import { type Message, present } from "../wire/read.ts";
+import { all, count, fieldsOf, type Message, text } from "../wire/read.ts";
 import { once, safe } from "../wire/retry.ts";
 import type { Transport } from "../wire/transport.ts";
-import type { RunStatus } from "../wire/types.ts";
 import { functionIdOf } from "./client-functions.ts";
-import { count, text } from "./entity-messages.ts";
 import type {
   Repair,
   RepairCalls,
   RepairForecast,
   RepairItem,
-  RepairResult,
   RepairSelection,
   ReplayForecast,
   ReplayPlace,
@@ -36,43 +33,28 @@ const readPlaces = (message: Message): Repair["replay"] & object => ({
   ...(message.liveFrom !== undefined && { liveFrom: count(message.liveFrom) }),
 });
 
+const repairFields = fieldsOf<Repair>()({
+  texts: ["id", "action", "status", "phase", "reason", "startedBy", "note", "createdAt"],
+  given: ["endedAt"],
+});
 const readRepair = (message: Message): Repair => ({
-  id: text(message.id),
-  action: text(message.action) as Repair["action"],
-  status: text(message.status) as Repair["status"],
-  phase: text(message.phase) as Repair["phase"],
-  reason: text(message.reason),
-  startedBy: text(message.startedBy),
-  note: text(message.note),
+  ...repairFields(message),
   counts: readCounts((message.counts ?? {}) as Message, message.action === "replay"),
   ...(message.action === "replay" && { replay: readPlaces(message) }),
-  createdAt: text(message.createdAt),
-  ...present(message, ["endedAt"]),
 });
 
-const readItem = (message: Message): RepairItem => ({
-  runId: text(message.runId),
-  functionId: text(message.functionId),
-  outcome: text(message.outcome) as RepairResult,
-  error: text(message.error),
-  at: text(message.at),
-  ...present(message, ["eventId"]),
+const readItem: (message: Message) => RepairItem = fieldsOf<RepairItem>()({
+  ...{ texts: ["runId", "functionId", "outcome", "error", "at"], given: ["eventId"] },
 });
 
-const readReplaySample = (message: Message): ReplayForecast["samples"][number] => ({
-  eventId: text(message.eventId),
-  name: text(message.name),
-  position: count(message.position),
-  at: text(message.at),
-  hasRun: message.hasRun === true,
+type ReplaySample = ReplayForecast["samples"][number];
+const readReplaySample: (message: Message) => ReplaySample = fieldsOf<ReplaySample>()({
+  ...{ texts: ["eventId", "name", "at"], counts: ["position"], flags: ["hasRun"] },
 });
 
-const readSample = (message: Message): RepairForecast["samples"][number] => ({
-  runId: text(message.runId),
-  functionId: text(message.functionId),
-  status: text(message.status) as RunStatus,
-  eventName: text(message.eventName),
-  createdAt: text(message.createdAt),
+type RepairSample = RepairForecast["samples"][number];
+const readSample: (message: Message) => RepairSample = fieldsOf<RepairSample>()({
+  texts: ["runId", "functionId", "status", "eventName", "createdAt"],
 });
 
 const timeOf = (at: Date | string) => (at instanceof Date ? at.toISOString() : at);
@@ -111,9 +93,6 @@ function eventsOf(selection: ReplaySelection) {
     ...placeOf(to, "toPosition", "until"),
   };
 }
-
-const all = <Row>(list: unknown, read: (message: Message) => Row): Row[] =>
-  ((list ?? []) as Message[]).map(read);
 
 export function repairCalls(transport: Transport): RepairCalls {
   const ask = (method: string, message: object, options = safe) =>

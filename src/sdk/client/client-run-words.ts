@@ -20,8 +20,7 @@ export function runWordCalls(transport: Transport): RunWordCalls {
     },
 
     async signals(runId, { limit, before } = {}) {
-      const asked = { runId, ...(limit !== undefined && { limit }), ...(before !== undefined && { before }) };
-      const answer = await rpc<Partial<RunSignals>>("ListRunSignals", asked);
+      const answer = await rpc<Partial<RunSignals>>("ListRunSignals", { runId, limit, before });
       const { signals = [], kept = 0, hasMore = false } = answer;
       return { signals: signals.map(readSignal), kept, hasMore };
     },
@@ -29,8 +28,7 @@ export function runWordCalls(transport: Transport): RunWordCalls {
     output: (runId, name, options = {}) => readOutput(transport, runId, name, options) as never,
 
     async move(runId, { deployment } = {}) {
-      const asked = { runId, ...(deployment !== undefined && { deployment }) };
-      return readRun(await transport.rpc<Message>("SvcService/MoveRun", asked, once));
+      return readRun(await transport.rpc<Message>("SvcService/MoveRun", { runId, deployment }, once));
     },
 
     async outputs(runId) {

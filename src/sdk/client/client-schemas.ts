@@ -1,6 +1,6 @@
 import type { EventRegistry } from "../steps/events.ts";
 import { dataFields } from "../wire/payload.ts";
-import { type Message, payload } from "../wire/read.ts";
+import { all, count, fieldsOf, type Message, payload, text } from "../wire/read.ts";
 import { once, safe } from "../wire/retry.ts";
 import type { JsonSchemaText } from "../wire/standard-schema.ts";
 import type { Transport } from "../wire/transport.ts";
@@ -12,14 +12,8 @@ import type {
   SchemaInfo,
 } from "./schema-types.ts";
 
-const text = (value: unknown) => String(value ?? "");
-const count = (value: unknown) => Number(value ?? 0);
-
-const readInfo = (message: Message): SchemaInfo => ({
-  eventName: text(message.eventName),
-  version: count(message.version),
-  description: text(message.description),
-  createdAt: text(message.createdAt),
+const readInfo: (message: Message) => SchemaInfo = fieldsOf<SchemaInfo>()({
+  ...{ texts: ["eventName", "description", "createdAt"], counts: ["version"] },
 });
 
 const readSchema = (message: Message): EventSchema => ({
@@ -27,18 +21,17 @@ const readSchema = (message: Message): EventSchema => ({
   schema: JSON.parse(text(message.schemaJson)) as JsonSchemaText,
 });
 
-const readCheck = (message: Message): SchemaEnforcement["schemas"][number] => ({
-  eventName: text(message.eventName),
-  version: count(message.version),
-  schemaHash: text(message.schemaHash),
-  asserts: message.asserts === true,
-  compileError: text(message.compileError),
-  traffic: ((message.traffic ?? []) as Message[]).map((kind) => ({
-    version: count(kind.version),
-    schemaHash: text(kind.schemaHash),
-    count: count(kind.count),
-  })),
-  trafficTruncated: message.trafficTruncated === true,
+type CheckedSchema = SchemaEnforcement["schemas"][number];
+const checkFields = fieldsOf<CheckedSchema>()({
+  texts: ["eventName", "schemaHash", "compileError"],
+  ...{ counts: ["version"], flags: ["asserts", "trafficTruncated"] },
+});
+const readTraffic = fieldsOf<CheckedSchema["traffic"][number]>()({
+  ...{ texts: ["schemaHash"], counts: ["version", "count"] },
+});
+const readCheck = (message: Message): CheckedSchema => ({
+  ...checkFields(message),
+  traffic: all(message.traffic, readTraffic),
 });
 
 export function schemaCalls(
@@ -50,7 +43,7 @@ export function schemaCalls(
 
   const register: SchemaCalls["register"] = async (eventName, schema, { version = 1, description } = {}) => {
     const schemaJson = JSON.stringify(schema);
-    const message = { eventName, version, schemaJson, ...(description !== undefined && { description }) };
+    const message = { eventName, version, schemaJson, description };
     // The same text again changes nothing, so the call may be repeated.
     return (await rpc("RegisterSchema", message)).status as "registered" | "unchanged";
   };
@@ -59,14 +52,9 @@ export function schemaCalls(
     register,
 
     async list({ eventName, limit, offset } = {}) {
-      const message = {
-        ...(eventName !== undefined && { eventName }),
-        ...(limit !== undefined && { limit }),
-        ...(offset !== undefined && { offset }),
-      };
-      const answer = await rpc("ListSchemas", message);
+      const answer = await rpc("ListSchemas", { eventName, limit, offset });
       return {
-        schemas: ((answer.schemas ?? []) as Message[]).map(readInfo),
+        schemas: all(answer.schemas, readInfo),
         totalCount: count(answer.totalCount),
       };
     },
@@ -80,7 +68,7 @@ export function schemaCalls(
     async testUpcast(eventName, data, { from, to = 0 }) {
       const message = { eventName, fromVersion: from, toVersion: to, ...dataFields(data) };
       const answer = await rpc("TestUpcast", message);
-      const stepsApplied = ((answer.stepsApplied ?? []) as Message[]).map((step) => ({
+      const stepsApplied = all(answer.stepsApplied, (step) => ({
         fromVersion: count(step.fromVersion),
         toVersion: count(step.toVersion),
         description: text(step.description),
@@ -89,15 +77,12 @@ export function schemaCalls(
     },
 
     async check({ eventName, hours } = {}) {
-      const answer = await rpc("CheckEnforcement", {
-        ...(eventName !== undefined && { eventName }),
-        ...(hours !== undefined && { trafficWindowHours: hours }),
-      });
+      const answer = await rpc("CheckEnforcement", { eventName, trafficWindowHours: hours });
       return {
         mode: answer.mode as SchemaEnforcement["mode"],
         trafficWindowHours: count(answer.trafficWindowHours),
         totalSchemas: count(answer.totalSchemas),
-        schemas: ((answer.schemas ?? []) as Message[]).map(readCheck),
+        schemas: all(answer.schemas, readCheck),
       };
     },
 

@@ -1,8 +1,7 @@
 import { type TimeoutOption, timeoutNames, withUnits } from "../wire/duration-options.ts";
-import type { Message } from "../wire/read.ts";
+import { type Message, text } from "../wire/read.ts";
 import { safe } from "../wire/retry.ts";
 import type { Transport } from "../wire/transport.ts";
-import { text } from "./entity-messages.ts";
 
 /** `timeout` is at most 30 s; default 5 s. */
 export interface SqlOptions extends TimeoutOption {

@@ -1,11 +1,11 @@
 import type { EventRegistry } from "../steps/events.ts";
 import { found, SvcError } from "../wire/errors.ts";
 import { dataFields } from "../wire/payload.ts";
-import { instant, type Message, payload } from "../wire/read.ts";
+import { all, count, instant, type Message, payload, text } from "../wire/read.ts";
 import { safe } from "../wire/retry.ts";
 import type { RpcOptions, Transport } from "../wire/transport.ts";
 import type { EventMap } from "../wire/types.ts";
-import { count, readAppended, readEvent, readHistory, readInfo, text } from "./entity-messages.ts";
+import { readAppended, readEvent, readHistory, readInfo } from "./entity-messages.ts";
 import type { AppendTo, EntityEvent, EventToAppend, FoldOptions, StreamCalls } from "./entity-types.ts";
 
 /** Events of one page; fewer where they are large. */
@@ -95,7 +95,7 @@ function appendCalls(
         one.events.every(({ idempotencyKey }) => idempotencyKey !== undefined),
       );
       const answer = await call("AppendEvents", { streams: messages }, { repeatable, ...by });
-      return ((answer.results ?? []) as Message[]).map(readAppended);
+      return all(answer.results, readAppended);
     },
   };
 }
@@ -129,7 +129,7 @@ const readCalls = (
   async list(options = {}) {
     const answer = await call("ListStreams", options, safe);
     return {
-      streams: ((answer.streams ?? []) as Message[]).map(readInfo),
+      streams: all(answer.streams, readInfo),
       ...(answer.nextCursor ? { nextCursor: text(answer.nextCursor) } : {}),
       totalCount: count(answer.totalCount),
       ...(answer.truncated ? { truncated: true, scanned: count(answer.scanned) } : {}),
@@ -161,7 +161,7 @@ const readCalls = (
     );
     const next = count(answer.nextCursor);
     return {
-      entries: ((answer.entries ?? []) as Message[]).map(readHistory),
+      entries: all(answer.entries, readHistory),
       ...(next > 0 && { nextVersion: next }),
     };
   },

@@ -1,22 +1,15 @@
 import { timeoutNames, withUnits } from "../wire/duration-options.ts";
-import { type Message, parsed } from "../wire/read.ts";
+import { all, count, type Message, parsed, text } from "../wire/read.ts";
 import { once, safe } from "../wire/retry.ts";
 import type { JsonSchemaText } from "../wire/standard-schema.ts";
 import type { RpcOptions, Transport } from "../wire/transport.ts";
-import { count, text } from "./entity-messages.ts";
 import type { AgentTools, ToolCalls, ToolDefinition, VisibleTool } from "./tool-types.ts";
 import { readToolAnswer, toolCallMs, toolMessage } from "./tools.ts";
 
 function toDefinition(tool: ToolDefinition): Message {
   const given = withUnits(`tool ${tool.name}`, tool, timeoutNames);
   const { name, description, inputSchema, requiredScopes, timeoutMs } = given;
-  return {
-    name,
-    ...(description !== undefined && { description }),
-    ...(inputSchema !== undefined && { inputSchemaJson: JSON.stringify(inputSchema) }),
-    ...(requiredScopes && { requiredScopes }),
-    ...(timeoutMs !== undefined && { timeoutMs }),
-  };
+  return { name, description, inputSchemaJson: JSON.stringify(inputSchema), requiredScopes, timeoutMs };
 }
 
 const readTool = (message: Message): VisibleTool => ({
@@ -52,7 +45,7 @@ export function toolCalls(transport: Transport): ToolCalls {
       let cursor = "";
       do {
         const page = await ask("ListTools", { cursor });
-        tools.push(...((page.tools ?? []) as Message[]).map(readTool));
+        tools.push(...all(page.tools, readTool));
         cursor = text(page.nextCursor);
       } while (cursor !== "");
       return tools;

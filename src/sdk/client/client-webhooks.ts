@@ -1,8 +1,7 @@
 import { withUnits } from "../wire/duration-options.ts";
-import { type Message, present } from "../wire/read.ts";
+import { all, fieldsOf, type Message, present, text } from "../wire/read.ts";
 import { once, safe } from "../wire/retry.ts";
 import type { Transport } from "../wire/transport.ts";
-import { count, text } from "./entity-messages.ts";
 import type {
   GraceOption,
   WebhookCalls,
@@ -40,49 +39,26 @@ const readTrial = (message: Message): WebhookTrial => ({
   ...present(message, ["error"]),
 });
 
+const deliveryFields = fieldsOf<WebhookDelivery>()({
+  texts: ["id", "sourceId", "status", "signatureKey", "requestBody", "createdAt"],
+  flags: ["duplicate", "requestBodyTruncated"],
+  given: ["eventId", "eventName", "externalId", "error", "redeliveredFrom"],
+});
 const readDelivery = (message: Message): WebhookDelivery => ({
-  id: text(message.id),
-  sourceId: text(message.sourceId),
-  status: text(message.status) as WebhookDelivery["status"],
-  signatureKey: text(message.signatureKey) as WebhookDelivery["signatureKey"],
-  ...present(message, ["eventId", "eventName", "externalId", "error", "redeliveredFrom"]),
-  duplicate: message.duplicate === true,
-  requestBody: text(message.requestBody),
-  requestBodyTruncated: message.requestBodyTruncated === true,
+  ...deliveryFields(message),
   requestHeaders: (message.requestHeaders ?? {}) as Record<string, string>,
-  createdAt: text(message.createdAt),
 });
 
-const readEndpoint = (message: Message): WebhookEndpoint => ({
-  id: text(message.id),
-  name: text(message.name),
-  url: text(message.url),
-  pattern: text(message.pattern),
-  filter: text(message.filter),
-  status: text(message.status) as WebhookEndpoint["status"],
-  ...present(message, ["disabledReason", "secret", "failingEventId", "nextAttemptAt"]),
-  ...present(message, ["lastError", "lastDeliveredAt"]),
-  position: count(message.position),
-  behind: count(message.behind),
-  attempts: count(message.attempts),
-  deadLetters: count(message.deadLetters),
-  createdAt: text(message.createdAt),
-  updatedAt: text(message.updatedAt),
+const readEndpoint: (message: Message) => WebhookEndpoint = fieldsOf<WebhookEndpoint>()({
+  texts: ["id", "name", "url", "pattern", "filter", "status", "createdAt", "updatedAt"],
+  counts: ["position", "behind", "attempts", "deadLetters"],
+  given: ["disabledReason", "secret", "failingEventId", "nextAttemptAt", "lastError", "lastDeliveredAt"],
 });
 
-const readLetter = (message: Message): WebhookDeadLetter => ({
-  endpointId: text(message.endpointId),
-  eventId: text(message.eventId),
-  eventName: text(message.eventName),
-  sequence: count(message.sequence),
-  attempts: count(message.attempts),
-  lastError: text(message.lastError),
-  deadAt: text(message.deadAt),
-  redelivering: message.redelivering === true,
+const readLetter: (message: Message) => WebhookDeadLetter = fieldsOf<WebhookDeadLetter>()({
+  texts: ["endpointId", "eventId", "eventName", "lastError", "deadAt"],
+  ...{ counts: ["sequence", "attempts"], flags: ["redelivering"] },
 });
-
-const all = <Row>(list: unknown, read: (message: Message) => Row): Row[] =>
-  ((list ?? []) as Message[]).map(read);
 
 export const webhookCalls = (transport: Transport): WebhookCalls => ({
   sources: sourceCalls(transport),
@@ -94,23 +70,12 @@ function sourceCalls(transport: Transport): WebhookSourceCalls {
     transport.rpc<Message>(`WebhookService/${method}`, message, options);
   return {
     create: async ({ secret, ...source }) =>
-      readSource(
-        await ask(
-          "CreateWebhookSource",
-          { ...source, ...(secret !== undefined && { verifySecret: secret }) },
-          once,
-        ),
-      ),
+      readSource(await ask("CreateWebhookSource", { ...source, verifySecret: secret }, once)),
     get: async (id) => readSource(await ask("GetWebhookSource", { id })),
     list: async (options = {}) => all((await ask("ListWebhookSources", options)).sources, readSource),
     update: async (id, change) => readSource(await ask("UpdateWebhookSource", { id, ...change }, once)),
     test: async ({ secret, ...sample }) =>
-      readTrial(
-        await ask("TestWebhookVerifyConfig", {
-          ...sample,
-          ...(secret !== undefined && { verifySecret: secret }),
-        }),
-      ),
+      readTrial(await ask("TestWebhookVerifyConfig", { ...sample, verifySecret: secret })),
     rotateSecret: async (id, secret, options = {}) =>
       readSource(await ask("RotateWebhookSecret", { id, verifySecret: secret, ...graced(options) }, once)),
     rotateToken: async (id) => readSource(await ask("RotateWebhookIngestToken", { id }, once)),

@@ -1,8 +1,5 @@
-import { type Message, payload } from "../wire/read.ts";
+import { all, count, fieldsOf, type Message, payload, text } from "../wire/read.ts";
 import type { AppendedEvent, EntityEvent, EntityStream, HistoryOfEvent, HistoryRun } from "./entity-types.ts";
-
-export const text = (value: unknown): string => (typeof value === "string" ? value : "");
-export const count = (value: unknown): number => Number(value ?? 0);
 
 export const readAppended = ({ eventId, entityVersion, sequence }: Message): AppendedEvent => ({
   eventId: text(eventId),
@@ -27,13 +24,8 @@ export function readEvent(message: Message): EntityEvent {
   };
 }
 
-export const readInfo = (message: Message): EntityStream => ({
-  entityId: text(message.entityId),
-  entityType: text(message.entityType),
-  version: count(message.version),
-  createdAt: text(message.createdAt),
-  updatedAt: text(message.updatedAt),
-  deleted: message.deleted === true,
+export const readInfo: (message: Message) => EntityStream = fieldsOf<EntityStream>()({
+  ...{ texts: ["entityId", "entityType", "createdAt", "updatedAt"], counts: ["version"], flags: ["deleted"] },
 });
 
 const readHistoryRun = (message: Message): HistoryRun => ({
@@ -43,7 +35,7 @@ const readHistoryRun = (message: Message): HistoryRun => ({
   ...(message.startedAt !== undefined && { startedAt: text(message.startedAt) }),
   ...(message.endedAt !== undefined && { endedAt: text(message.endedAt) }),
   ...durationOf(message),
-  steps: ((message.steps ?? []) as Message[]).map((step) => ({
+  steps: all(message.steps, (step) => ({
     stepId: text(step.stepId),
     name: text(step.name),
     type: text(step.stepType),
@@ -63,5 +55,5 @@ export const readHistory = (message: Message): HistoryOfEvent => ({
   version: count(message.entityVersion),
   timestamp: text(message.timestamp),
   source: text(message.source),
-  runs: ((message.runs ?? []) as Message[]).map(readHistoryRun),
+  runs: all(message.runs, readHistoryRun),
 });

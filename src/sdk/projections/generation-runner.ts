@@ -1,6 +1,5 @@
-import { count } from "../client/entity-messages.ts";
 import { messageOf, SvcError } from "../wire/errors.ts";
-import { type Message, payload } from "../wire/read.ts";
+import { count, type Message, payload } from "../wire/read.ts";
 import { pause, safe } from "../wire/retry.ts";
 import type { Transport } from "../wire/transport.ts";
 import type { Logger } from "../wire/types.ts";

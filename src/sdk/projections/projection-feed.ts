@@ -1,7 +1,6 @@
-import { count } from "../client/entity-messages.ts";
 import { readStream } from "../subscriptions/subscription-stream.ts";
 import { SvcError } from "../wire/errors.ts";
-import type { Message } from "../wire/read.ts";
+import { all, count, type Message } from "../wire/read.ts";
 import { delayAfter, pause } from "../wire/retry.ts";
 import type { Transport } from "../wire/transport.ts";
 import { readProjected } from "./projection-messages.ts";
@@ -184,7 +183,7 @@ export class PollFeed implements ProjectionFeed {
       const building = count(answer.buildingGeneration);
       if (building !== this.#building) this.#options.onBuilding(building);
       this.#building = building;
-      const events = ((answer.events ?? []) as Message[]).map(readProjected);
+      const events = all(answer.events, readProjected);
       if (events.length > 0) return { events, fence: count(answer.fence) };
       if (performance.now() - askedAt >= heldMsMin) idle = 0;
       else await pause(delayAfter(++idle, idleFirstMs, idleMsMax) * (0.5 + Math.random() / 2), signal);

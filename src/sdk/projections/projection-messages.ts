@@ -1,5 +1,4 @@
-import { count, text } from "../client/entity-messages.ts";
-import { type Message, payload } from "../wire/read.ts";
+import { count, type Message, payload, text } from "../wire/read.ts";
 import type { ProjectedEvent, SvcProjection } from "./projection-types.ts";
 
 /** A projection as a runner finds it. */

@@ -14,8 +14,35 @@ import type {
 /** A message in protobuf's JSON: zero values are absent, enums are constants, non-objects are in `…Value`. */
 export type Message = Record<string, unknown>;
 
-const text = (value: unknown): string => (typeof value === "string" ? value : "");
-const count = (value: unknown): number => Number(value ?? 0);
+export const text = (value: unknown): string => (typeof value === "string" ? value : "");
+export const count = (value: unknown): number => Number(value ?? 0);
+
+/** The messages of a list, each read. */
+export const all = <Row>(list: unknown, read: (message: Message) => Row): Row[] =>
+  ((list ?? []) as Message[]).map(read);
+
+/** Fields by what they hold. `given`: those that are left out where they are absent or empty. */
+interface FieldKinds<Name> {
+  texts?: readonly Name[];
+  counts?: readonly Name[];
+  flags?: readonly Name[];
+  given?: readonly Name[];
+}
+
+/** Reads the fields that a message has under the same names as `Row`. */
+export const fieldsOf =
+  <Row>() =>
+  <const Name extends keyof Row & string>({ texts, counts, flags, given }: FieldKinds<Name>) => {
+    const read = (message: Message, names: readonly Name[] = [], as: (value: unknown) => unknown) =>
+      Object.fromEntries(names.map((name) => [name, as(message[name])]));
+    return (message: Message): Pick<Row, Name> =>
+      ({
+        ...read(message, texts, text),
+        ...read(message, counts, count),
+        ...read(message, flags, (value) => value === true),
+        ...present(message, given ?? []),
+      }) as Pick<Row, Name>;
+  };
 export const payload = (message: Message, field: string): unknown =>
   message[`${field}Value`] !== undefined ? message[`${field}Value`] : (message[field] ?? null);
 

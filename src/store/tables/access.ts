@@ -2,7 +2,7 @@ import { issuerUrlBytesMax, providerTextBytesMax } from "../../kit/limits.ts";
 import { callerIdBytes, changing, ours, type Tables, utf8 } from "./table.ts";
 
 /** Orgs, their environments and people, and what they may do. */
-export const tablesOfAccess: Tables = {
+export const tablesOfAccess = {
   orgs: {
     holds: "orgs",
     scope: "installation",
@@ -259,4 +259,4 @@ export const tablesOfAccess: Tables = {
         "policy_id name actions resources condition author_id change_reason template_id template_version version created_at",
     },
   },
-};
+} as const satisfies Tables;

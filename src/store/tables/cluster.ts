@@ -2,7 +2,7 @@ import { idempotencyKeyBytesMax } from "../../kit/limits.ts";
 import { nodeIdBytes, ours, type Tables } from "./table.ts";
 
 /** What the nodes of an installation share. */
-export const tablesOfCluster: Tables = {
+export const tablesOfCluster = {
   installation: {
     holds: "facts of the installation by name: its id, which answers carry",
     scope: "installation",
@@ -61,4 +61,4 @@ export const tablesOfCluster: Tables = {
     texts: { id: ours, idempotency_key: idempotencyKeyBytesMax },
     exported: "of the installation",
   },
-};
+} as const satisfies Tables;

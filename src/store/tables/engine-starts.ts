@@ -1,7 +1,7 @@
 import { changing, laneIdBytes, ours, restless, type Tables, utf8 } from "./table.ts";
 
 /** What decides when runs begin, and what they and their endpoints may use. */
-export const tablesOfEngineStarts: Tables = {
+export const tablesOfEngineStarts = {
   schedules: {
     holds: "cron triggers and their ledgers",
     endsWith: "the trigger is removed",
@@ -177,4 +177,4 @@ export const tablesOfEngineStarts: Tables = {
     texts: { secret_id: ours },
     exported: "of secrets",
   },
-};
+} as const satisfies Tables;

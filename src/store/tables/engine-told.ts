@@ -3,7 +3,7 @@ import { stepIdBytesMax } from "../../kit/step-id.ts";
 import { changing, kept, restless, type Tables } from "./table.ts";
 
 /** What runs tell, and what they are told. */
-export const tablesOfTold: Tables = {
+export const tablesOfTold = {
   run_logs: {
     holds: "lines that handlers wrote",
     endsWith: "the run expires",
@@ -98,4 +98,4 @@ export const tablesOfTold: Tables = {
     purge: { at: 248, under: "runs" },
     exported: "counted for alerts of this installation",
   },
-};
+} as const satisfies Tables;

@@ -3,7 +3,7 @@ import { functionIdBytesMax } from "../../kit/limits.ts";
 import { changing, kept, ours, type Tables, utf8 } from "./table.ts";
 
 /** Functions, their runs, and what runs are found by. */
-export const tablesOfEngine: Tables = {
+export const tablesOfEngine = {
   functions: {
     holds: "registered functions",
     endsWith: "their owner deletes them",
@@ -370,4 +370,4 @@ export const tablesOfEngine: Tables = {
     texts: { id: functionIdBytesMax },
     exported: "who is connected here",
   },
-};
+} as const satisfies Tables;

@@ -10,11 +10,7 @@ import { tablesOfRecord } from "./record.ts";
 import { tablesOfState } from "./state.ts";
 import type { Tables } from "./table.ts";
 
-/**
- * Every table, by name. A new database, `src/REFERENCE.md` and the purge are made from this; tests compare it
- * with what migrations make.
- */
-export const tables: Tables = {
+const known = {
   ...tablesOfAccess,
   ...tablesOfCluster,
   ...tablesOfEngine,
@@ -26,3 +22,11 @@ export const tables: Tables = {
   ...tablesOfRecord,
   ...tablesOfState,
 };
+
+export type KnownTables = typeof known;
+
+/**
+ * Every table, by name. A new database, `src/REFERENCE.md` and the purge are made from this; tests compare it
+ * with what migrations make.
+ */
+export const tables: Tables = known;

@@ -2,7 +2,7 @@ import { functionIdBytesMax } from "../../kit/limits.ts";
 import { changing, ours, restless, type Tables } from "./table.ts";
 
 /** Webhooks of both directions, tools of agents, and alerts. */
-export const tablesOfIntegrations: Tables = {
+export const tablesOfIntegrations = {
   webhook_sources: {
     holds: "sources of inbound webhooks with their sealed secrets",
     endsWith: "their owner deletes them; at most 500 an environment",
@@ -161,4 +161,4 @@ export const tablesOfIntegrations: Tables = {
     texts: { alert_id: ours, target: ours },
     exported: "what this installation told",
   },
-};
+} as const satisfies Tables;

@@ -2,7 +2,7 @@ import { idempotencyKeyBytesMax } from "../../kit/limits.ts";
 import { changing, eventNameBytes, kept, ours, type Tables } from "./table.ts";
 
 /** The log of events, their schemas, and streams of entities. */
-export const tablesOfLog: Tables = {
+export const tablesOfLog = {
   events: {
     holds: "the log of each environment; events of entities are kept with their stream",
     endsWith:
@@ -119,4 +119,4 @@ export const tablesOfLog: Tables = {
       json: "state",
     },
   },
-};
+} as const satisfies Tables;

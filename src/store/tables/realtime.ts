@@ -2,7 +2,7 @@ import { eventNameBytesMax, idempotencyKeyBytesMax } from "../../kit/limits.ts";
 import { changing, ours, restless, type Tables } from "./table.ts";
 
 /** Topics and consumer groups. */
-export const tablesOfRealtime: Tables = {
+export const tablesOfRealtime = {
   topic_heads: {
     holds: "the end of each log of topics",
     endsWith: "the environment is deleted: one row each that was ever published in",
@@ -90,4 +90,4 @@ export const tablesOfRealtime: Tables = {
     purge: { at: 110, under: "consumer_groups" },
     exported: "of consumer groups",
   },
-};
+} as const satisfies Tables;

@@ -1,7 +1,7 @@
 import { callerIdBytes, changing, eventNameBytes, ours, type Tables } from "./table.ts";
 
 /** What is told, counted, signed and handed out of the rest. */
-export const tablesOfRecord: Tables = {
+export const tablesOfRecord = {
   outbox: {
     holds: "what must still be sent, and dead letters",
     endsWith: "it is sent; dead letters are requeued, discarded, or 90 days old, loop `outbox.forget`",
@@ -142,4 +142,4 @@ export const tablesOfRecord: Tables = {
       environment_ids TEXT NOT NULL, started_at BIGINT NOT NULL`,
     exported: "of imports under way",
   },
-};
+} as const satisfies Tables;

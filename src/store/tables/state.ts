@@ -1,7 +1,7 @@
 import { changing, ours, restless, type Tables } from "./table.ts";
 
 /** Projections, their databases, and the key-value store. */
-export const tablesOfState: Tables = {
+export const tablesOfState = {
   projections: {
     holds: "registered projections",
     endsWith: "their owner deletes them; at most 1,000 an environment",
@@ -229,4 +229,4 @@ export const tablesOfState: Tables = {
       leaves: "bucket_id key value revision bytes created_at expires_at",
     },
   },
-};
+} as const satisfies Tables;

@@ -1,6 +1,6 @@
 import { Type } from "@sinclair/typebox";
 import { rfc3339 } from "../../../kit/clock.ts";
-import { described } from "../../../kit/described.ts";
+import { described, shape } from "../../../kit/described.ts";
 import { type Operation, unary } from "../../../kit/operation.ts";
 import type { ScopedRoutes } from "../roles/role.ts";
 import type { Identities, JoinedIdentity } from "./identities.ts";
@@ -15,7 +15,7 @@ export const IdentityShape = Type.Object({
   issuer_id: Type.Optional(described(text, "The issuer (`iss_…`); absent where it was deleted.")),
   issuer_name: Type.Optional(described(text, "What its button says.")),
   subject: described(text, "Whom the provider means, as its tokens have it in `sub`."),
-  joined_at: Type.String({ format: "date-time", description: "When it was joined to the user." }),
+  joined_at: shape.time("When it was joined to the user."),
 });
 
 const identityJson = ({ id, issuer, of, subject, joinedAt }: JoinedIdentity) => ({

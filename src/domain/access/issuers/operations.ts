@@ -1,7 +1,7 @@
 import { Type } from "@sinclair/typebox";
-import { rfc3339 } from "../../../kit/clock.ts";
-import { described } from "../../../kit/described.ts";
+import { described, maybe, shape } from "../../../kit/described.ts";
 import { listedById, type Operation, unary } from "../../../kit/operation.ts";
+import { recordJson } from "../../../kit/record-json.ts";
 import type { ScopedRoutes } from "../roles/role.ts";
 import { mappingMax } from "./limits.ts";
 import { callbackPath } from "./paths.ts";
@@ -21,10 +21,8 @@ const changes = {
   roles_claim: Type.Optional(
     described(text, "The claim with groups or roles: `groups`, or a path such as `realm_access.roles`."),
   ),
-  is_enabled: Type.Optional(Type.Boolean({ description: "Whether people may sign in by it." })),
-  ends_at_provider: Type.Optional(
-    Type.Boolean({ description: "Whether who signs out here is led to the provider's sign-out." }),
-  ),
+  is_enabled: maybe.flag("Whether people may sign in by it."),
+  ends_at_provider: maybe.flag("Whether who signs out here is led to the provider's sign-out."),
   roles: Type.Optional(
     Type.Array(Type.Object({ value, role: described(given, "Name or id of the role.") }), {
       maxItems: mappingMax,
@@ -39,13 +37,11 @@ export const IssuerShape = Type.Object({
   name: described(text, "What the button of the sign-in page says."),
   issuer: described(text, "URL of the provider, as its tokens spell it."),
   client_id: described(text, "Our client there."),
-  has_secret: Type.Boolean({ description: "Whether that client has a secret." }),
+  has_secret: shape.flag("Whether that client has a secret."),
   scopes: described(text, "What is asked for, apart by spaces."),
   roles_claim: described(text, "The claim with groups or roles."),
-  is_enabled: Type.Boolean({ description: "Whether people may sign in by it." }),
-  ends_at_provider: Type.Boolean({
-    description: "Whether who signs out here is led to the provider's sign-out.",
-  }),
+  is_enabled: shape.flag("Whether people may sign in by it."),
+  ends_at_provider: shape.flag("Whether who signs out here is led to the provider's sign-out."),
   roles: Type.Array(
     Type.Object({
       value,
@@ -64,30 +60,18 @@ export const IssuerShape = Type.Object({
 });
 
 const issuerJson = (issuer: ShownIssuer) => ({
-  id: issuer.id,
-  org_id: issuer.orgId,
-  name: issuer.name,
-  issuer: issuer.issuer,
-  client_id: issuer.clientId,
-  has_secret: issuer.hasSecret,
-  scopes: issuer.scopes,
-  roles_claim: issuer.rolesClaim,
-  is_enabled: issuer.isEnabled,
-  ends_at_provider: issuer.endsAtProvider,
+  ...recordJson(issuer, "id orgId name issuer clientId hasSecret scopes rolesClaim isEnabled endsAtProvider"),
   roles: issuer.roles.map(({ value: of, roleId, name }) => ({
     ...{ value: of, role_id: roleId },
     ...(name !== undefined && { role: name }),
   })),
   callback_path: callbackPath(issuer.id, "callback"),
   logout_path: callbackPath(issuer.id, "logout"),
-  created_at: rfc3339(issuer.createdAt),
-  updated_at: rfc3339(issuer.updatedAt),
+  ...recordJson(issuer, "createdAt updatedAt"),
 });
 
-const encode = (issuer: ShownIssuer) => ({ status: 200, body: issuerJson(issuer) });
-
 export const SignInShape = Type.Object({
-  passwords: Type.Boolean({ description: "Whether passwords sign in, besides issuers." }),
+  passwords: shape.flag("Whether passwords sign in, besides issuers."),
 });
 
 interface SentChange {
@@ -138,7 +122,7 @@ export function issuersOperations(issuers: Issuers, scoped: ScopedRoutes): Opera
       summary: "One issuer.",
       input: Type.Object(byId),
       output: IssuerShape,
-      rest: { route: `GET ${path}/{id}`, encode },
+      rest: { route: `GET ${path}/{id}`, json: issuerJson },
       handle: ({ id }, call) => issuers.get(scopeOf(call), id),
     }),
     unary({
@@ -152,11 +136,7 @@ export function issuersOperations(issuers: Issuers, scoped: ScopedRoutes): Opera
         ...changes,
       }),
       output: IssuerShape,
-      rest: {
-        route: `POST ${path}`,
-        status: 201,
-        encode: (issuer: ShownIssuer) => ({ status: 201, body: issuerJson(issuer) }),
-      },
+      rest: { route: `POST ${path}`, status: 201, json: issuerJson },
       handle: ({ issuer, name: called, client_id, ...rest }, call) =>
         issuers.create(scopeOf(call), { ...changeOf(rest), name: called, clientId: client_id, issuer }),
     }),
@@ -171,7 +151,7 @@ export function issuersOperations(issuers: Issuers, scoped: ScopedRoutes): Opera
         ...changes,
       }),
       output: IssuerShape,
-      rest: { route: `PATCH ${path}/{id}`, encode },
+      rest: { route: `PATCH ${path}/{id}`, json: issuerJson },
       handle: ({ id, ...change }, call) => issuers.update(scopeOf(call), id, changeOf(change)),
     }),
     unary({

@@ -1,6 +1,8 @@
+import { inCamelCase } from "../../../kit/cases.ts";
 import type { Instant } from "../../../kit/clock.ts";
 import { sql } from "../../../kit/sql.ts";
 import type { Session, Store, StoreReader } from "../../../store/store.ts";
+import type { RowOf } from "../../../store/tables/row.ts";
 
 export type IssuerRow = ReturnType<typeof toIssuer>;
 
@@ -15,49 +17,23 @@ export interface Issuer extends IssuerRow {
   roles: RoleMapping[];
 }
 
-interface IssuerColumns {
-  id: string;
-  org_id: string;
-  name: string;
-  issuer: string;
-  client_id: string;
-  client_secret: string;
-  scopes: string;
-  roles_claim: string;
-  is_enabled: number;
-  created_at: number;
-  updated_at: number;
-  ends_at_provider: number;
-}
+type IssuerColumns = RowOf<"issuers">;
 
 const fields = sql.raw(
   "id, org_id, name, issuer, client_id, client_secret, scopes, roles_claim, is_enabled, created_at, updated_at, ends_at_provider",
 );
 
-const toIssuer = (row: IssuerColumns) => ({
-  id: row.id,
-  orgId: row.org_id,
-  name: row.name,
-  /** Its URL: what `iss` of its tokens must be. */
-  issuer: row.issuer,
-  clientId: row.client_id,
+/** `issuer`: its URL, what `iss` of its tokens must be. `scopes`: apart by a space. */
+const toIssuer = ({ client_secret: sealedSecret, ...row }: IssuerColumns) => ({
+  ...inCamelCase(row),
   /** Empty for a client without a secret. */
-  sealedSecret: row.client_secret,
-  /** Apart by a space. */
-  scopes: row.scopes,
-  rolesClaim: row.roles_claim,
+  sealedSecret,
   isEnabled: row.is_enabled !== 0,
   /** Who signs out here is led to the provider's sign-out. */
   endsAtProvider: row.ends_at_provider !== 0,
-  createdAt: row.created_at,
-  updatedAt: row.updated_at,
 });
 
-interface MappingColumns {
-  issuer_id: string;
-  value: string;
-  role_id: string;
-}
+type MappingColumns = RowOf<"issuer_roles", "issuer_id, value, role_id">;
 
 async function withRoles(reader: StoreReader, found: readonly IssuerColumns[]): Promise<Issuer[]> {
   if (found.length === 0) return [];

@@ -1,4 +1,5 @@
 import { Fault, invalid, missing } from "../../../kit/fault.ts";
+import { stated } from "../../../kit/stated.ts";
 import type { Basics, Session } from "../../../store/store.ts";
 import type { Keyring } from "../keyring/service.ts";
 import { adminRoleId } from "../platform/rules.ts";
@@ -73,8 +74,7 @@ const readChange = ({
   ...(clientId !== undefined && { clientId: rules.readClientId(clientId) }),
   ...(scopes !== undefined && { scopes: rules.readScopes(scopes) }),
   ...(rolesClaim !== undefined && { rolesClaim: rules.readRolesClaim(rolesClaim) }),
-  ...(isEnabled !== undefined && { isEnabled }),
-  ...(endsAtProvider !== undefined && { endsAtProvider }),
+  ...stated({ isEnabled, endsAtProvider }),
 });
 
 async function hold(session: Session, { orgId }: RoleScope) {

@@ -1,7 +1,7 @@
 import { Type } from "@sinclair/typebox";
 import { platformOrgId } from "../../../gate/gate.ts";
 import type { Clock } from "../../../kit/clock.ts";
-import { described } from "../../../kit/described.ts";
+import { described, shape } from "../../../kit/described.ts";
 import { Fault, invalid, missing } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
 import { type Call, type Operation, type RestRequest, unary } from "../../../kit/operation.ts";
@@ -119,7 +119,7 @@ export function issuerSignInOperations(surface: SignInSurface): Operation[] {
           Type.Object({
             ...byId,
             name: described(text, "What the button says."),
-            is_platform: Type.Boolean({ description: "Whether it signs in users of the platform." }),
+            is_platform: shape.flag("Whether it signs in users of the platform."),
           }),
           { description: "Those that are enabled, oldest first." },
         ),
@@ -286,8 +286,8 @@ function withoutBrowser({ exchange, signIn, ends, throttle }: SignInSurface): Op
         user_code: described(text, "What the person types, or compares."),
         verification_uri: described(text, "Where the person confirms."),
         verification_uri_complete: Type.Optional(described(text, "The same, with the code in it.")),
-        expires_in: Type.Number({ description: "Seconds until the code is over." }),
-        interval: Type.Number({ description: "Seconds to wait between two questions." }),
+        expires_in: shape.number("Seconds until the code is over."),
+        interval: shape.number("Seconds to wait between two questions."),
       }),
       rest: {
         route: `POST ${oidcPath}/{id}/device`,
@@ -312,7 +312,7 @@ function withoutBrowser({ exchange, signIn, ends, throttle }: SignInSurface): Op
         ),
       }),
       output: Type.Object({
-        token: Type.String({ description: "Session of 24 hours; goes where an API key goes." }),
+        token: shape.text("Session of 24 hours; goes where an API key goes."),
       }),
       rest: {
         route: `POST ${oidcPath}/{id}/device-token`,

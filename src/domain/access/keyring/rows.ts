@@ -1,16 +1,12 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { sql } from "../../../kit/sql.ts";
 import type { Session, Store } from "../../../store/store.ts";
+import type { RowOf } from "../../../store/tables/row.ts";
 import { lastingKinds } from "./rules.ts";
 
-export interface RingRow {
+export interface RingRow extends RowOf<"keyring", "version, sealed, fingerprint, created_at, retired_at"> {
   /** `master`, `master_next` or a RingKind. */
   kind: string;
-  version: number;
-  sealed: string;
-  fingerprint: string;
-  created_at: Instant;
-  retired_at: Instant | null;
 }
 
 const columns = sql.raw("kind, version, sealed, fingerprint, created_at, retired_at");

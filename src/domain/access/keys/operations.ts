@@ -1,9 +1,10 @@
 import { Type } from "@sinclair/typebox";
 import { actsForPlatform } from "../../../kit/caller.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
-import { described } from "../../../kit/described.ts";
+import { described, maybe } from "../../../kit/described.ts";
 import type { Call, Operation } from "../../../kit/operation.ts";
 import { listedById, unary } from "../../../kit/operation.ts";
+import { stated } from "../../../kit/stated.ts";
 import type { RoleScope } from "../roles/service.ts";
 import type { KeyManagement, ListedKey } from "./manage.ts";
 
@@ -69,23 +70,17 @@ export const keysOperations = ({ manage, scopeOf }: KeysSurface): Operation[] =>
         expires_in: Type.Optional(
           described(text, "How long it is good, such as `720h` or `30d`; without end when left out."),
         ),
-        platform: Type.Optional(Type.Boolean({ description: "Whether it is a key of the platform." })),
+        platform: maybe.flag("Whether it is a key of the platform."),
       }),
       environmentOf: ({ env_id }: { env_id?: string }) => env_id,
       output: NewKeyShape,
-      rest: {
-        route: "POST /api/v1/apikeys",
-        status: 201,
-        encode: (made: Made) => ({ status: 201, body: newKeyJson(made) }),
-      },
+      rest: { route: "POST /api/v1/apikeys", status: 201, json: newKeyJson },
       handle: ({ name, env_id, role_ids, expires_in, platform = false }, call) =>
         manage.create(
           scopeOf(call, platform),
           {
             name,
-            ...(env_id !== undefined && { environmentId: env_id }),
-            ...(role_ids !== undefined && { roleIds: role_ids }),
-            ...(expires_in !== undefined && { expiresIn: expires_in }),
+            ...stated({ environmentId: env_id, roleIds: role_ids, expiresIn: expires_in }),
           },
           call,
         ),
@@ -97,7 +92,7 @@ export const keysOperations = ({ manage, scopeOf }: KeysSurface): Operation[] =>
       summary:
         "Keys of the org, or with `platform=true` of the platform; expired ones too, never their texts.",
       input: Type.Object({
-        platform: Type.Optional(Type.Boolean({ description: "Whether the platform's keys are listed." })),
+        platform: maybe.flag("Whether the platform's keys are listed."),
       }),
       output: Type.Array(KeyShape),
       rest: "GET /api/v1/apikeys",
@@ -111,10 +106,7 @@ export const keysOperations = ({ manage, scopeOf }: KeysSurface): Operation[] =>
       summary: "One key, without its text.",
       input: Type.Object(byId),
       output: KeyShape,
-      rest: {
-        route: "GET /api/v1/apikeys/{id}",
-        encode: (row: ListedKey) => ({ status: 200, body: keyJson(row) }),
-      },
+      rest: { route: "GET /api/v1/apikeys/{id}", json: keyJson },
       handle: ({ id }, call) => manage.get(own(call), id),
     }),
     unary({
@@ -147,10 +139,7 @@ export const keysOperations = ({ manage, scopeOf }: KeysSurface): Operation[] =>
       summary: "Replaces the roles of a key.",
       input: Type.Object({ ...byId, role_ids: roleIds }),
       output: KeyShape,
-      rest: {
-        route: "PUT /api/v1/apikeys/{id}/roles",
-        encode: (row: ListedKey) => ({ status: 200, body: keyJson(row) }),
-      },
+      rest: { route: "PUT /api/v1/apikeys/{id}/roles", json: keyJson },
       handle: ({ id, role_ids }, call) => manage.setRoles(own(call), id, role_ids),
     }),
   ];

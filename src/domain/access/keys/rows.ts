@@ -1,7 +1,9 @@
 import type { Instant } from "../../../kit/clock.ts";
+import { countOf } from "../../../kit/count-of.ts";
 import { updateLastUsed as lastUsed, type UsedSlice } from "../../../kit/last-used.ts";
 import { sql } from "../../../kit/sql.ts";
 import type { Session, Store, StoreReader } from "../../../store/store.ts";
+import type { RowOf } from "../../../store/tables/row.ts";
 
 export interface NewKey {
   id: string;
@@ -32,15 +34,10 @@ export interface HeldKey extends ListedKey {
 /** What authentication must know of a key. */
 export type KeyFacts = ReturnType<typeof toFacts>;
 
-interface FactsRow {
-  id: string;
-  org_id: string;
-  environment_id: string | null;
-  role_ids: string;
-  expires_at: number | null;
-  platform_at: number | null;
-  tokens_after: number;
-}
+type FactsRow = RowOf<
+  "api_keys",
+  "id, org_id, environment_id, role_ids, expires_at, platform_at, tokens_after"
+>;
 
 export async function keyByHash(store: StoreReader, hash: string): Promise<KeyFacts | undefined> {
   const row = await store.one<FactsRow>(sql`SELECT ${facts} FROM api_keys WHERE key_hash = ${hash}`);
@@ -99,9 +96,8 @@ export async function listedKey(store: StoreReader, id: string): Promise<ListedK
 export const setRoleIds = (session: Session, id: string, roleIds: readonly string[]): Promise<number> =>
   session.run(sql`UPDATE api_keys SET role_ids = ${JSON.stringify(roleIds)} WHERE id = ${id}`);
 
-export const countKeys = async (reader: StoreReader, orgId: string): Promise<number> =>
-  (await reader.one<{ count: number }>(sql`SELECT count(*) AS count FROM api_keys WHERE org_id = ${orgId}`))!
-    .count;
+export const countKeys = (reader: StoreReader, orgId: string): Promise<number> =>
+  countOf(reader, sql`FROM api_keys WHERE org_id = ${orgId}`);
 
 /** How many keys of the org carry each role. */
 export async function keyRoleCounts(store: Pick<Store, "all">, orgId: string): Promise<Map<string, number>> {

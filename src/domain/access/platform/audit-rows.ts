@@ -6,9 +6,11 @@ import {
   lookThrough,
 } from "../../../kit/bounded-look.ts";
 import type { Instant } from "../../../kit/clock.ts";
+import { columnsOf } from "../../../kit/columns.ts";
 import type { Cursor } from "../../../kit/page.ts";
 import { column, sql } from "../../../kit/sql.ts";
 import type { Session, Store } from "../../../store/store.ts";
+import type { RowOf } from "../../../store/tables/row.ts";
 
 /** One line of the platform's audit; ids are empty where there is none. */
 export interface PlatformEvent {
@@ -30,15 +32,7 @@ export interface PlatformEventFilter {
   impersonatedOrgId?: string;
 }
 
-interface PlatformEventColumns {
-  id: string;
-  event_type: string;
-  platform_key_id: string;
-  platform_user_id: string;
-  impersonated_org_id: string;
-  payload: string;
-  created_at: number;
-}
+type PlatformEventColumns = RowOf<"platform_audit">;
 
 const fields = sql.raw(
   "id, event_type, platform_key_id, platform_user_id, impersonated_org_id, payload, created_at",
@@ -56,10 +50,7 @@ const toEvent = (row: PlatformEventColumns): PlatformEvent => ({
 
 export async function insertEvents(session: Session, events: readonly PlatformEvent[]): Promise<void> {
   const rows = session.seams.rowsFrom("event", {
-    id: column.text(events.map((event) => event.id)),
-    type: column.text(events.map((event) => event.type)),
-    key_id: column.text(events.map((event) => event.keyId)),
-    user_id: column.text(events.map((event) => event.userId)),
+    ...columnsOf(events, { text: "id type keyId userId" }),
     org_id: column.text(events.map((event) => event.impersonatedOrgId)),
     payload: column.text(events.map((event) => JSON.stringify(event.payload))),
     at: column.bigint(events.map((event) => event.createdAt)),

@@ -1,7 +1,9 @@
 import { Type } from "@sinclair/typebox";
 import { rfc3339 } from "../../../kit/clock.ts";
-import { described } from "../../../kit/described.ts";
+import { described, maybe, shape } from "../../../kit/described.ts";
 import { listedById, type Operation, unary } from "../../../kit/operation.ts";
+import { recordJson } from "../../../kit/record-json.ts";
+import { stated } from "../../../kit/stated.ts";
 import type { PlatformAudit, PlatformEvent } from "./audit.ts";
 import type { PlatformOrg, PlatformOrgs } from "./orgs.ts";
 import { platformEventTypes, readBound } from "./rules.ts";
@@ -28,18 +30,11 @@ const UserShape = Type.Object({
 });
 
 const userJson = (user: PlatformUser) => ({
-  id: user.id,
-  email: user.email,
-  name: user.name,
-  is_active: user.isActive,
-  break_glass: user.breakGlass,
+  ...recordJson(user, "id email name isActive breakGlass"),
   role_ids: user.roles,
-  created_at: rfc3339(user.createdAt),
-  updated_at: rfc3339(user.updatedAt),
-  ...(user.lastLoginAt !== null && { last_login_at: rfc3339(user.lastLoginAt) }),
+  ...recordJson(user, "createdAt updatedAt lastLoginAt"),
 });
 
-const encode = (user: PlatformUser) => ({ status: 200, body: userJson(user) });
 const path = "/api/v1/platform/users";
 const read = { action: "platform:users:read", scope: "none" as const, reads: true };
 const manage = { action: "platform:users:manage", scope: "none" as const };
@@ -64,7 +59,7 @@ export const platformUsersOperations = (users: PlatformUsers): Operation[] => [
     rest: {
       route: "POST /api/v1/platform/bootstrap",
       status: 201,
-      encode: ({ id, email, name }: PlatformUser) => ({ status: 201, body: { id, email, name } }),
+      json: ({ id, email, name }: PlatformUser) => ({ id, email, name }),
     },
     handle: (input, call) => users.bootstrap(call.caller, input),
   }),
@@ -84,7 +79,7 @@ export const platformUsersOperations = (users: PlatformUsers): Operation[] => [
     summary: "One user of the platform.",
     input: Type.Object(byId),
     output: UserShape,
-    rest: { route: `GET ${path}/{id}`, encode },
+    rest: { route: `GET ${path}/{id}`, json: userJson },
     handle: ({ id }) => users.get(id),
   }),
   unary({
@@ -98,11 +93,7 @@ export const platformUsersOperations = (users: PlatformUsers): Operation[] => [
       role_ids: Type.Optional(roleIds),
     }),
     output: UserShape,
-    rest: {
-      route: `POST ${path}`,
-      status: 201,
-      encode: (user: PlatformUser) => ({ status: 201, body: userJson(user) }),
-    },
+    rest: { route: `POST ${path}`, status: 201, json: userJson },
     handle: ({ role_ids, ...input }, call) =>
       users.create(call.caller, { ...input, ...(role_ids !== undefined && { roleIds: role_ids }) }),
   }),
@@ -120,13 +111,11 @@ export const platformUsersOperations = (users: PlatformUsers): Operation[] => [
       role_ids: Type.Optional(roleIds),
     }),
     output: UserShape,
-    rest: ["PUT", "PATCH"].map((verb) => ({ route: `${verb} ${path}/{id}`, encode })),
+    rest: ["PUT", "PATCH"].map((verb) => ({ route: `${verb} ${path}/{id}`, json: userJson })),
     handle: ({ id, is_active, break_glass, role_ids, ...change }, call) =>
       users.update(call.caller, id, {
         ...change,
-        ...(is_active !== undefined && { isActive: is_active }),
-        ...(break_glass !== undefined && { breakGlass: break_glass }),
-        ...(role_ids !== undefined && { roleIds: role_ids }),
+        ...stated({ isActive: is_active, breakGlass: break_glass, roleIds: role_ids }),
       }),
   }),
   unary({
@@ -146,12 +135,7 @@ export const OrgShape = Type.Object({
   updated_at: instant,
 });
 
-const orgJson = (org: PlatformOrg) => ({
-  id: org.id,
-  name: org.name,
-  created_at: rfc3339(org.createdAt),
-  updated_at: rfc3339(org.updatedAt),
-});
+const orgJson = (org: PlatformOrg) => recordJson(org, "id name createdAt updatedAt");
 
 const tenantsPath = "/api/v1/platform/tenants";
 const tenantsRead = { action: "platform:tenants:read", scope: "none" as const, reads: true };
@@ -187,7 +171,7 @@ export const platformTenantsOperations = (orgs: PlatformOrgs): Operation[] => [
     rest: [tenantsPath, "/api/v1/platform/orgs"].map((path) => ({
       route: `POST ${path}`,
       status: 201,
-      encode: (org: PlatformOrg) => ({ status: 201, body: orgJson(org) }),
+      json: orgJson,
     })),
     handle: ({ name }) => orgs.create(name),
   }),
@@ -243,19 +227,16 @@ export const platformAuditOperations = (audit: PlatformAudit): Operation[] => [
       platform_key_id: Type.Optional(text),
       impersonated_org_id: Type.Optional(text),
       cursor: Type.Optional(text),
-      limit: Type.Optional(
-        Type.Integer({ description: "How many at most: 100 unless it says otherwise, never more than 200." }),
-      ),
+      limit: maybe.count("How many at most: 100 unless it says otherwise, never more than 200."),
     }),
     output: Type.Object({
       events: Type.Array(EventShape, { description: "Rows, newest first." }),
-      total: Type.Integer({ description: "How many rows the whole list has." }),
-      total_capped: Type.Boolean({ description: "There may be more than were counted." }),
-      truncated: Type.Boolean({
-        description:
-          "The page ended because so many rows had been looked at: its cursor goes on behind them.",
-      }),
-      scanned: Type.Integer({ description: "How many rows were looked at, where truncated." }),
+      total: shape.count("How many rows the whole list has."),
+      total_capped: shape.flag("There may be more than were counted."),
+      truncated: shape.flag(
+        "The page ended because so many rows had been looked at: its cursor goes on behind them.",
+      ),
+      scanned: shape.count("How many rows were looked at, where truncated."),
       next_cursor: Type.Optional(text),
     }),
     rest: "GET /api/v1/platform/audit",
@@ -264,8 +245,7 @@ export const platformAuditOperations = (audit: PlatformAudit): Operation[] => [
         ...(event_type !== undefined && { type: event_type }),
         ...(from !== undefined && { from: readBound("from", from) }),
         ...(to !== undefined && { to: readBound("to", to) }),
-        ...(platform_key_id !== undefined && { keyId: platform_key_id }),
-        ...(impersonated_org_id !== undefined && { impersonatedOrgId: impersonated_org_id }),
+        ...stated({ keyId: platform_key_id, impersonatedOrgId: impersonated_org_id }),
       };
       const page = await audit.list(filter, { cursor: cursor || undefined, limit });
       return {

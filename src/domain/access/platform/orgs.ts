@@ -1,7 +1,9 @@
 import { platformOrgId } from "../../../gate/gate.ts";
+import { inCamelCase } from "../../../kit/cases.ts";
 import { invalid, missing } from "../../../kit/fault.ts";
 import { sql } from "../../../kit/sql.ts";
 import type { Store } from "../../../store/store.ts";
+import type { RowOf } from "../../../store/tables/row.ts";
 
 export type PlatformOrg = ReturnType<typeof toOrg>;
 
@@ -14,21 +16,11 @@ export interface OrgWrites {
   remove(id: string): Promise<void>;
 }
 
-interface PlatformOrgRow {
-  id: string;
-  name: string;
-  created_at: number;
-  updated_at: number;
-}
+type PlatformOrgRow = RowOf<"orgs", "id, name, created_at, updated_at">;
 
 const fields = sql.raw("id, name, created_at, updated_at");
 
-const toOrg = (row: PlatformOrgRow) => ({
-  id: row.id,
-  name: row.name,
-  createdAt: row.created_at,
-  updatedAt: row.updated_at,
-});
+const toOrg = (row: PlatformOrgRow) => inCamelCase(row);
 
 export function openPlatformOrgs({ store, writes }: { store: Store; writes: OrgWrites }) {
   return {

@@ -1,12 +1,11 @@
+import { type InCamelCase, inCamelCase } from "../../../kit/cases.ts";
 import type { Instant } from "../../../kit/clock.ts";
 import { sql } from "../../../kit/sql.ts";
 import type { Session, Store, StoreReader } from "../../../store/store.ts";
+import type { RowOf } from "../../../store/tables/row.ts";
 
-export interface PlatformUser {
-  id: string;
-  email: string;
-  name: string;
-  passwordHash: string;
+export interface PlatformUser
+  extends Omit<InCamelCase<PlatformUserColumns>, "roles" | "isActive" | "breakGlass"> {
   /** Ids. */
   roles: string[];
   isActive: boolean;
@@ -14,41 +13,18 @@ export interface PlatformUser {
   breakGlass: boolean;
   /** Tokens from before this instant are refused. */
   tokensAfter: Instant;
-  createdAt: Instant;
-  updatedAt: Instant;
-  lastLoginAt: Instant | null;
 }
 
-interface PlatformUserColumns {
-  id: string;
-  email: string;
-  name: string;
-  password_hash: string;
-  roles: string;
-  is_active: number;
-  break_glass: number;
-  tokens_after: number;
-  created_at: number;
-  updated_at: number;
-  last_login_at: number | null;
-}
+type PlatformUserColumns = RowOf<"platform_users">;
 
 const fields = sql.raw(
   "id, email, name, password_hash, roles, is_active, break_glass, tokens_after, created_at, updated_at, last_login_at",
 );
 
 const toUser = (row: PlatformUserColumns): PlatformUser => ({
-  id: row.id,
-  email: row.email,
-  name: row.name,
-  passwordHash: row.password_hash,
+  ...inCamelCase(row),
   roles: JSON.parse(row.roles) as string[],
-  isActive: row.is_active !== 0,
-  breakGlass: row.break_glass !== 0,
-  tokensAfter: row.tokens_after,
-  createdAt: row.created_at,
-  updatedAt: row.updated_at,
-  lastLoginAt: row.last_login_at,
+  ...{ isActive: row.is_active !== 0, breakGlass: row.break_glass !== 0 },
 });
 
 /**

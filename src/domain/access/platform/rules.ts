@@ -1,5 +1,6 @@
 import { type Instant, parseRfc3339 } from "../../../kit/clock.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
+import { stated } from "../../../kit/stated.ts";
 import type { PlatformUser } from "./rows.ts";
 
 /** The types of platform audit rows; callers may filter by them, so the list is closed. */
@@ -44,8 +45,7 @@ export const changed = (before: PlatformUser, change: StoredUserChange, at: Inst
 export const auditedChange = (change: StoredUserChange) => {
   const { name, email, roles, isActive, passwordHash, breakGlass } = change;
   return {
-    ...(name !== undefined && { name }),
-    ...(email !== undefined && { email }),
+    ...stated({ name, email }),
     ...(roles && { role_ids: roles }),
     ...(isActive !== undefined && { is_active: isActive }),
     ...(passwordHash !== undefined && { password_changed: true }),

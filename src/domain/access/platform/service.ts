@@ -1,6 +1,7 @@
 import type { Caller } from "../../../kit/caller.ts";
 import { Fault, invalid, missing } from "../../../kit/fault.ts";
 import { hashPassword } from "../../../kit/password.ts";
+import { stated } from "../../../kit/stated.ts";
 import { type Basics, type Session, StoreError, type StoreReader } from "../../../store/store.ts";
 import type { RoleScope, Roles } from "../roles/service.ts";
 import { defaultOrgId } from "../tenancy/rules.ts";
@@ -218,8 +219,7 @@ async function readChange({
 }: PlatformUserChange): Promise<rules.StoredUserChange> {
   const read: rules.StoredUserChange = {
     ...(name !== undefined && { name: readUserName(name) }),
-    ...(isActive !== undefined && { isActive }),
-    ...(breakGlass !== undefined && { breakGlass }),
+    ...stated({ isActive, breakGlass }),
   };
   if (read.name === "") throw invalid("name", "must not be empty");
   if (email !== undefined) read.email = readEmail(email);

@@ -4,6 +4,8 @@ import { described } from "../../../kit/described.ts";
 import { invalid } from "../../../kit/fault.ts";
 import { type Call, listedById, type Operation, unary } from "../../../kit/operation.ts";
 import { timeBound } from "../../../kit/page.ts";
+import { recordJson } from "../../../kit/record-json.ts";
+import { stated } from "../../../kit/stated.ts";
 import type { ScopedRoutes } from "../roles/role.ts";
 import { namedScope, platformScope, tenantScope } from "../roles/rules.ts";
 import type { Roles } from "../roles/service.ts";
@@ -26,34 +28,18 @@ const byId = {
 };
 
 export const policyJson = (policy: Policy, warnings: readonly string[]) => ({
-  id: policy.id,
-  org_id: policy.orgId,
-  name: policy.name,
+  ...recordJson(policy, "id orgId name"),
   effect: "deny",
-  actions: policy.actions,
-  resources: policy.resources,
-  condition: policy.condition,
-  version: policy.version,
-  created_at: rfc3339(policy.createdAt),
-  updated_at: rfc3339(policy.updatedAt),
+  ...recordJson(policy, "actions resources condition version createdAt updatedAt"),
   ...(warnings.length > 0 && { warnings }),
 });
 
 const versionJson = (version: PolicyVersion, next: PolicyVersion | undefined) => ({
   id: `${version.policyId}_v${version.version}`,
-  policy_id: version.policyId,
-  version_num: version.version,
-  name: version.name,
-  effect: "deny",
-  actions: version.actions,
-  resources: version.resources,
-  condition: version.condition,
+  ...{ policy_id: version.policyId, version_num: version.version, name: version.name, effect: "deny" },
+  ...recordJson(version, "actions resources condition"),
   enabled: next === undefined,
-  created_at: rfc3339(version.createdAt),
-  author_id: version.authorId,
-  ...(version.changeReason !== null && { change_reason: version.changeReason }),
-  ...(version.templateId !== null && { template_id: version.templateId }),
-  ...(version.templateVersion !== null && { template_version: version.templateVersion }),
+  ...recordJson(version, "createdAt authorId changeReason templateId templateVersion"),
   valid_from: rfc3339(version.createdAt),
   ...(next && { valid_until: rfc3339(next.createdAt) }),
 });
@@ -231,10 +217,8 @@ const readDryRun = (input: Static<typeof DryRunInput>): DryRun => {
   if (policy_id === undefined && input.condition === undefined && input.actions === undefined)
     throw invalid("condition", "a condition, actions or a policy_id is required");
   return {
-    ...(policy_id !== undefined && { policyId: policy_id }),
-    ...(input.actions !== undefined && { actions: input.actions }),
-    ...(input.resources !== undefined && { resources: input.resources }),
-    ...(input.condition !== undefined && { condition: input.condition }),
+    ...stated({ policyId: policy_id, actions: input.actions, resources: input.resources }),
+    ...stated({ condition: input.condition }),
     ...((last !== undefined || from !== undefined) && {
       past: { limit: last ?? dryRunDecisionsMax, ...(from !== undefined && { since: from }) },
     }),
@@ -256,8 +240,7 @@ const readDryRun = (input: Static<typeof DryRunInput>): DryRun => {
 const dryRunJson = ({ matched, conditionSource, compileError, evalError, past, warnings }: DryRunAnswer) => ({
   matched,
   condition_source: conditionSource,
-  ...(compileError !== undefined && { compile_error: compileError }),
-  ...(evalError !== undefined && { eval_error: evalError }),
+  ...stated({ compile_error: compileError, eval_error: evalError }),
   ...(past && { past }),
   ...(warnings.length > 0 && { warnings }),
 });
@@ -276,10 +259,7 @@ export function policyToolsOperations(policies: Policies): Operation[] {
         "What a policy would do to a made-up call, and to the org's last audited ones; stores nothing.",
       input: DryRunInput,
       output: DryRunShape,
-      rest: {
-        route: `POST ${path}/dry-run`,
-        encode: (answer: DryRunAnswer) => ({ status: 200, body: dryRunJson(answer) }),
-      },
+      rest: { route: `POST ${path}/dry-run`, json: dryRunJson },
       handle: (input, call) => policies.dryRun(scopeOf(call), readDryRun(input)),
     }),
     unary({

@@ -1,67 +1,20 @@
 import type { SnapshotRows } from "../../../gate/snapshot.ts";
-import type { Instant } from "../../../kit/clock.ts";
+import { type InCamelCase, inCamelCase } from "../../../kit/cases.ts";
 import { sql } from "../../../kit/sql.ts";
 import type { Session, StoreReader } from "../../../store/store.ts";
+import type { RowOf } from "../../../store/tables/row.ts";
 
-/** A deny policy in its current version. */
-export interface Policy {
-  id: string;
-  orgId: string;
-  name: string;
-  actions: string;
-  resources: string;
-  /** Empty = always. */
-  condition: string;
-  version: number;
-  templateId: string | null;
-  templateVersion: string | null;
-  createdAt: Instant;
-  updatedAt: Instant;
-}
+const names = `id, org_id, name, actions, resources, condition, version, template_id, template_version, created_at,
+  updated_at`;
+const fields = sql.raw(names);
+type PolicyColumns = RowOf<"policies", typeof names>;
 
-export interface PolicyVersion extends Omit<Policy, "createdAt" | "updatedAt" | "id"> {
-  policyId: string;
-  authorId: string;
-  changeReason: string | null;
-  createdAt: Instant;
-}
+/** A deny policy in its current version; an empty `condition` always holds. */
+export type Policy = InCamelCase<PolicyColumns>;
 
-interface PolicyColumns {
-  id: string;
-  org_id: string;
-  name: string;
-  actions: string;
-  resources: string;
-  condition: string;
-  version: number;
-  template_id: string | null;
-  template_version: string | null;
-  created_at: number;
-  updated_at: number;
-}
+export type PolicyVersion = InCamelCase<RowOf<"policy_versions">>;
 
-const fields = sql.raw(
-  "id, org_id, name, actions, resources, condition, version, template_id, template_version, created_at, updated_at",
-);
-
-/** What a policy and each of its versions have. */
-const contentOf = (row: Omit<PolicyColumns, "id" | "updated_at">) => ({
-  orgId: row.org_id,
-  name: row.name,
-  actions: row.actions,
-  resources: row.resources,
-  condition: row.condition,
-  version: row.version,
-  templateId: row.template_id,
-  templateVersion: row.template_version,
-  createdAt: row.created_at,
-});
-
-const toPolicy = (row: PolicyColumns): Policy => ({
-  id: row.id,
-  ...contentOf(row),
-  updatedAt: row.updated_at,
-});
+const toPolicy = (row: PolicyColumns): Policy => inCamelCase(row);
 
 export async function policiesOf(store: StoreReader, orgId: string): Promise<Policy[]> {
   const rows = await store.all<PolicyColumns>(
@@ -127,20 +80,11 @@ export async function versionsOf(
   policyId: string,
 ): Promise<PolicyVersion[]> {
   const rows = await store.all<
-    Omit<PolicyColumns, "id" | "updated_at"> & {
-      policy_id: string;
-      author_id: string;
-      change_reason: string | null;
-    }
+    RowOf<"policy_versions">
   >(sql`SELECT policy_id, version, org_id, name, actions, resources, condition, author_id, change_reason,
       template_id, template_version, created_at
     FROM policy_versions WHERE policy_id = ${policyId} AND org_id = ${orgId} ORDER BY version DESC`);
-  return rows.map((row) => ({
-    policyId: row.policy_id,
-    ...contentOf(row),
-    authorId: row.author_id,
-    changeReason: row.change_reason,
-  }));
+  return rows.map((row) => inCamelCase(row));
 }
 
 export async function accessVersion(store: StoreReader, orgId: string): Promise<number | undefined> {

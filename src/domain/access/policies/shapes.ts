@@ -1,6 +1,6 @@
 import { Type } from "@sinclair/typebox";
 import { resourceNameCharsMax } from "../../../gate/judge.ts";
-import { described } from "../../../kit/described.ts";
+import { described, shape } from "../../../kit/described.ts";
 import { dryRunDecisionsMax, policyTextCharsMax } from "./limits.ts";
 
 const text = Type.String();
@@ -18,7 +18,7 @@ export const PolicyShape = Type.Object({
   actions: text,
   resources: text,
   condition: text,
-  version: Type.Integer({ description: "Version of the policy, from 1." }),
+  version: shape.count("Version of the policy, from 1."),
   created_at: instant,
   updated_at: instant,
   warnings: Type.Optional(
@@ -38,7 +38,7 @@ export const VersionShape = Type.Object({
   actions: text,
   resources: text,
   condition: text,
-  enabled: Type.Boolean({ description: "Whether it is the version that holds now." }),
+  enabled: shape.flag("Whether it is the version that holds now."),
   created_at: instant,
   author_id: described(text, "Id of the caller who wrote it."),
   change_reason: Type.Optional(text),
@@ -95,7 +95,7 @@ export const DryRunInput = Type.Object({
 });
 
 export const DryRunShape = Type.Object({
-  matched: Type.Boolean({ description: "Whether the policy would deny the call." }),
+  matched: shape.flag("Whether the policy would deny the call."),
   condition_source: described(text, "The condition that was tried."),
   compile_error: Type.Optional(described(text, "Why the condition cannot be used.")),
   eval_error: Type.Optional(described(text, "What the condition failed with.")),

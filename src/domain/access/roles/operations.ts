@@ -1,7 +1,8 @@
 import { Type } from "@sinclair/typebox";
-import { rfc3339 } from "../../../kit/clock.ts";
-import { described } from "../../../kit/described.ts";
+import { described, maybe } from "../../../kit/described.ts";
 import { listedById, type Operation, unary } from "../../../kit/operation.ts";
+import { recordJson } from "../../../kit/record-json.ts";
+import { stated } from "../../../kit/stated.ts";
 import type { ScopedRoutes } from "./role.ts";
 import { namedScope, platformScope, tenantScope } from "./rules.ts";
 import type { Role, Roles } from "./service.ts";
@@ -24,14 +25,7 @@ export const RoleRow = Type.Composite([
   Type.Object({ policy_count: Type.Integer(), api_key_count: Type.Integer() }),
 ]);
 
-const roleJson = (role: Role) => ({
-  id: role.id,
-  org_id: role.orgId,
-  name: role.name,
-  is_default: role.isDefault,
-  ...(role.base !== undefined && { base: role.base }),
-  created_at: rfc3339(role.createdAt),
-});
+const roleJson = (role: Role) => recordJson(role, "id orgId name isDefault base createdAt");
 
 export interface RolesSurface {
   roles: Roles;
@@ -94,7 +88,7 @@ export function rolesOperations({ roles, keyCounts }: RolesSurface, scoped: Scop
       summary: "One role.",
       input: Type.Object(byId),
       output: RoleShape,
-      rest: { route: `GET ${path}/{id}`, encode: (role: Role) => ({ status: 200, body: roleJson(role) }) },
+      rest: { route: `GET ${path}/{id}`, json: roleJson },
       handle: ({ id }, call) => roles.get(scopeOf(call), id),
     }),
     unary({
@@ -110,16 +104,11 @@ export function rolesOperations({ roles, keyCounts }: RolesSurface, scoped: Scop
         policy_ids: Type.Optional(Type.Array(text, { maxItems: 100 })),
       }),
       output: RoleShape,
-      rest: {
-        route: `POST ${path}`,
-        status: 201,
-        encode: (role: Role) => ({ status: 201, body: roleJson(role) }),
-      },
+      rest: { route: `POST ${path}`, status: 201, json: roleJson },
       handle: ({ name: roleName, org_id, base, policy_ids }, call) =>
         roles.create(namedScope(scopeOf(call), org_id), {
           name: roleName,
-          ...(base !== undefined && { base }),
-          ...(policy_ids !== undefined && { policyIds: policy_ids }),
+          ...stated({ base, policyIds: policy_ids }),
         }),
     }),
     unary({
@@ -133,12 +122,11 @@ export function rolesOperations({ roles, keyCounts }: RolesSurface, scoped: Scop
       }),
       rest: ["PATCH", "PUT"].map((verb) => ({
         route: `${verb} ${path}/{id}`,
-        encode: (role: Role) => ({ status: 200, body: roleJson(role) }),
+        json: roleJson,
       })),
       handle: ({ id, name: roleName, base }, call) =>
         roles.update(scopeOf(call), id, {
-          ...(roleName !== undefined && { name: roleName }),
-          ...(base !== undefined && { base }),
+          ...stated({ name: roleName, base }),
         }),
     }),
     unary({
@@ -149,9 +137,7 @@ export function rolesOperations({ roles, keyCounts }: RolesSurface, scoped: Scop
         "Deletes a role of the org's own; 409 while users or keys carry it, unless `force` takes it off them all.",
       input: Type.Object({
         ...byId,
-        force: Type.Optional(
-          Type.Boolean({ description: "Whether the role is taken off its users and keys first." }),
-        ),
+        force: maybe.flag("Whether the role is taken off its users and keys first."),
       }),
       rest: `DELETE ${path}/{id}`,
       handle: ({ id, force = false }, call) => roles.remove(scopeOf(call), id, { force }),

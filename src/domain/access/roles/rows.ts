@@ -1,30 +1,20 @@
+import { type InCamelCase, inCamelCase } from "../../../kit/cases.ts";
 import type { Instant } from "../../../kit/clock.ts";
 import { sql } from "../../../kit/sql.ts";
 import type { Session, StoreReader } from "../../../store/store.ts";
+import type { RowOf } from "../../../store/tables/row.ts";
 
-/** A role that an org created. */
-export type RoleRow = ReturnType<typeof toRole>;
+const names = "id, org_id, name, base, created_at, updated_at";
+const fields = sql.raw(names);
+type RoleColumns = RowOf<"roles", typeof names>;
 
-interface RoleColumns {
-  id: string;
-  org_id: string;
-  name: string;
-  base: string;
-  created_at: number;
-  updated_at: number;
-}
+/**
+ * A role that an org created. `base`: name of the built-in role whose grants it has; empty: it grants nothing
+ * by itself.
+ */
+export type RoleRow = InCamelCase<RoleColumns>;
 
-const toRole = (row: RoleColumns) => ({
-  id: row.id,
-  orgId: row.org_id,
-  name: row.name,
-  /** Name of the built-in role whose grants it has; empty: it grants nothing by itself. */
-  base: row.base,
-  createdAt: row.created_at,
-  updatedAt: row.updated_at,
-});
-
-const fields = sql.raw("id, org_id, name, base, created_at, updated_at");
+const toRole = (row: RoleColumns): RoleRow => inCamelCase(row);
 
 /**
  * Locks the org's row, so that changes of its roles and policies run one after the other. False when it is

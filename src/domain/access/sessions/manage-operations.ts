@@ -1,6 +1,6 @@
 import { Type } from "@sinclair/typebox";
 import { rfc3339 } from "../../../kit/clock.ts";
-import { described } from "../../../kit/described.ts";
+import { described, maybe, shape } from "../../../kit/described.ts";
 import { listed, type Operation, unary } from "../../../kit/operation.ts";
 import type { ListedSession, SessionList, SessionManagement } from "./manage.ts";
 
@@ -10,7 +10,7 @@ const byId = { id: Type.String({ minLength: 1, description: "Id of the session (
 
 const page = {
   cursor: Type.Optional(text),
-  limit: Type.Optional(Type.Integer({ description: "How many at most: 50 unless it says otherwise." })),
+  limit: maybe.count("How many at most: 50 unless it says otherwise."),
 };
 
 export const SessionShape = Type.Object({
@@ -19,13 +19,11 @@ export const SessionShape = Type.Object({
   subject_id: described(text, "Id of the user; of a desktop session that of its key."),
   created_at: instant,
   expires_at: instant,
-  last_used_at: Type.Optional(
-    Type.String({ format: "date-time", description: "When it was last used, to about a minute." }),
-  ),
+  last_used_at: maybe.time("When it was last used, to about a minute."),
   address: Type.Optional(described(text, "Address that it was begun from.")),
   user_agent: Type.Optional(described(text, "What the client that began it calls itself.")),
   issuer_id: Type.Optional(described(text, "The issuer by which it was begun (`iss_…`).")),
-  is_current: Type.Boolean({ description: "Whether the request came with this session." }),
+  is_current: shape.flag("Whether the request came with this session."),
 });
 
 const ListShape = Type.Object({
@@ -33,7 +31,7 @@ const ListShape = Type.Object({
   next_cursor: Type.Optional(text),
 });
 
-const EndedShape = Type.Object({ ended: Type.Integer({ description: "How many sessions it ended." }) });
+const EndedShape = Type.Object({ ended: shape.count("How many sessions it ended.") });
 
 const sessionJson = (one: ListedSession) => ({
   ...{ id: one.id, kind: one.kind, subject_id: one.subjectId },

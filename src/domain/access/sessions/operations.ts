@@ -1,5 +1,5 @@
 import { Type } from "@sinclair/typebox";
-import { described } from "../../../kit/described.ts";
+import { described, shape } from "../../../kit/described.ts";
 import { Fault } from "../../../kit/fault.ts";
 import { type Call, type Operation, unary } from "../../../kit/operation.ts";
 import { sessionMs } from "./register.ts";
@@ -21,7 +21,7 @@ const noCookie = (isSecure: boolean): string =>
   `${sessionCookie}=; Path=/; HttpOnly; SameSite=Lax; Max-Age=0${isSecure ? "; Secure" : ""}`;
 
 const sessionToken = Type.Object({
-  token: Type.String({ description: "Session of 24 hours; goes where an API key goes." }),
+  token: shape.text("Session of 24 hours; goes where an API key goes."),
 });
 
 const encodeSession = ({ token, isSecure }: { token: string; isSecure: boolean }) => ({
@@ -60,7 +60,7 @@ export const SelfShape = Type.Object({
   actions: Type.Array(text, {
     description: "Actions that the roles grant, such as `runs:read`; deny policies may keep single things.",
   }),
-  impersonates: Type.Boolean({ description: "Whether a platform credential acts in a tenant's org." }),
+  impersonates: shape.flag("Whether a platform credential acts in a tenant's org."),
 });
 
 const selfOperations = (granted: GrantedActions): Operation[] => [
@@ -119,7 +119,7 @@ const loginOperations = (sessions: Sessions): Operation[] => [
     summary: "A session of a platform user of 24 hours, as a token and as a cookie; 403 for an inactive one.",
     input: Type.Object({ email: given, password: given }),
     output: Type.Object({
-      token: Type.String({ description: "Session of 24 hours; goes where an API key goes." }),
+      token: shape.text("Session of 24 hours; goes where an API key goes."),
       user: Type.Object(
         {
           id: described(text, "Id of the user (`puser_…`)."),
@@ -155,7 +155,7 @@ const loginOperations = (sessions: Sessions): Operation[] => [
       token: Type.Optional(described(text, "A session, where neither a cookie nor a header has it.")),
     }),
     output: Type.Object({
-      valid: Type.Boolean({ description: "Always true: a session that is not valid is answered by 401." }),
+      valid: shape.flag("Always true: a session that is not valid is answered by 401."),
       email: Type.String(),
     }),
     rest: {
@@ -186,7 +186,7 @@ const logoutOperation = (sessions: Sessions, signOutAt: SignOutAt): Operation =>
       host: described(text, "Header `Host`: where the provider sends the browser back."),
     }),
     output: Type.Object({
-      url: Type.String({ description: "The provider's sign-out, for the same browser." }),
+      url: shape.text("The provider's sign-out, for the same browser."),
     }),
     rest: {
       route: "POST /api/v1/auth/logout",

@@ -1,47 +1,27 @@
+import { type InCamelCase, inCamelCase } from "../../../kit/cases.ts";
 import type { Instant } from "../../../kit/clock.ts";
 import { updateLastUsed as lastUsed, type UsedSlice } from "../../../kit/last-used.ts";
 import type { Cursor } from "../../../kit/page.ts";
 import { column, sql } from "../../../kit/sql.ts";
 import type { Session, Store } from "../../../store/store.ts";
+import type { RowOf } from "../../../store/tables/row.ts";
 
-export type SessionRow = ReturnType<typeof toSession>;
+/**
+ * `id`: the hash of the id in the token: a reader of the table cannot make a token from it. `subjectId`: of a
+ * user or a platform user; of a desktop session the key's. `address`, `userAgent`: where the login came from,
+ * and by what client; empty for a session of an older version. `lastUsedAt`: to about a minute; null before
+ * its first use. `issuerId`, `providerSid`: the issuer that it came from, and the session there; null for a
+ * password, a link and a key.
+ */
+export type SessionRow = InCamelCase<SessionColumns>;
 
-interface SessionColumns {
-  id: string;
-  kind: string;
-  subject_id: string;
-  org_id: string;
-  created_at: number;
-  expires_at: number;
-  address: string;
-  user_agent: string;
-  last_used_at: number | null;
-  issuer_id: string | null;
-  provider_sid: string | null;
-}
+type SessionColumns = RowOf<"sessions">;
 
 const fields = sql.raw(
   "id, kind, subject_id, org_id, created_at, expires_at, address, user_agent, last_used_at, issuer_id, provider_sid",
 );
 
-const toSession = (row: SessionColumns) => ({
-  /** The hash of the id in the token: a reader of the table cannot make a token from it. */
-  id: row.id,
-  kind: row.kind,
-  /** Of a user or a platform user; of a desktop session the key's. */
-  subjectId: row.subject_id,
-  orgId: row.org_id,
-  createdAt: row.created_at,
-  expiresAt: row.expires_at,
-  /** Where the login came from, and by what client; empty for a session of an older version. */
-  address: row.address,
-  userAgent: row.user_agent,
-  /** To about a minute; null before its first use. */
-  lastUsedAt: row.last_used_at,
-  /** The issuer that it came from, and the session there; null for a password, a link and a key. */
-  issuerId: row.issuer_id,
-  providerSid: row.provider_sid,
-});
+const toSession = (row: SessionColumns): SessionRow => inCamelCase(row);
 
 /** By id, those that exist. */
 export async function sessionsById(

@@ -1,8 +1,9 @@
 import { Type } from "@sinclair/typebox";
 import { EnvironmentService } from "../../../gen/svc/v1/environment_pb.ts";
-import { rfc3339 } from "../../../kit/clock.ts";
-import { described } from "../../../kit/described.ts";
+import { described, maybe } from "../../../kit/described.ts";
 import { listedById, type Operation, rpc, unary } from "../../../kit/operation.ts";
+import { recordJson } from "../../../kit/record-json.ts";
+import { stated } from "../../../kit/stated.ts";
 import { timestampOf } from "../../../kit/wkt.ts";
 import type { Environments, ListedEnvironment } from "./environments.ts";
 
@@ -14,22 +15,16 @@ export const EnvironmentShape = Type.Object({
   id: described(text, "Id of the environment (`env_…`)."),
   name: described(text, "Name of the environment."),
   color: described(text, "Color of the environment in the dashboard."),
-  run_failed_events: Type.Optional(
-    Type.Boolean({ description: "Each run that fails for good emits `svc.run.failed`; absent for false." }),
-  ),
+  run_failed_events: maybe.flag("Each run that fails for good emits `svc.run.failed`; absent for false."),
   project_id: Type.Optional(text),
   created_at: instant,
   updated_at: instant,
 });
 
 const environmentJson = (environment: ListedEnvironment) => ({
-  id: environment.id,
-  name: environment.name,
-  color: environment.color,
+  ...recordJson(environment, "id name color"),
   ...(environment.tellsFailures && { run_failed_events: true }),
-  ...(environment.projectId !== null && { project_id: environment.projectId }),
-  created_at: rfc3339(environment.createdAt),
-  updated_at: rfc3339(environment.updatedAt),
+  ...recordJson(environment, "projectId createdAt updatedAt"),
 });
 
 /** Only a rotation answers the text of the key. */
@@ -43,8 +38,6 @@ const environmentInfo = ({ id, name, keyPrefix, createdAt, updatedAt }: ListedEn
 
 const ofItself = { environmentOf: ({ id }: { id: string }) => id, special: { crossesOrgs: true } };
 
-const encode = (environment: ListedEnvironment) => ({ status: 200, body: environmentJson(environment) });
-
 export const environmentsOperations = (environments: Environments): Operation[] => [
   unary({
     name: "environments.list",
@@ -56,7 +49,7 @@ export const environmentsOperations = (environments: Environments): Operation[] 
     output: Type.Array(EnvironmentShape),
     rest: {
       route: "GET /api/v1/environments",
-      encode: (list: ListedEnvironment[]) => ({ status: 200, body: list.map(environmentJson) }),
+      json: (list: ListedEnvironment[]) => list.map(environmentJson),
     },
     rpc: rpc(
       EnvironmentService.method.listEnvironments,
@@ -75,7 +68,7 @@ export const environmentsOperations = (environments: Environments): Operation[] 
     input: Type.Object(byId),
     ...ofItself,
     output: EnvironmentShape,
-    rest: { route: "GET /api/v1/environments/{id}", encode },
+    rest: { route: "GET /api/v1/environments/{id}", json: environmentJson },
     rpc: rpc(EnvironmentService.method.getEnvironment, (m) => ({ id: m.id }), environmentInfo),
     handle: ({ id }, { caller }) => environments.get(caller, id),
   }),
@@ -90,11 +83,7 @@ export const environmentsOperations = (environments: Environments): Operation[] 
       color: Type.Optional(described(text, "Color in the dashboard, such as `#2f6fed`.")),
     }),
     output: EnvironmentShape,
-    rest: {
-      route: "POST /api/v1/environments",
-      status: 201,
-      encode: (environment: ListedEnvironment) => ({ status: 201, body: environmentJson(environment) }),
-    },
+    rest: { route: "POST /api/v1/environments", status: 201, json: environmentJson },
     rpc: rpc(EnvironmentService.method.createEnvironment, (m) => ({ name: m.name }), environmentInfo),
     handle: ({ name, project_id, color }, { caller }) =>
       environments.create(caller, {
@@ -114,18 +103,14 @@ export const environmentsOperations = (environments: Environments): Operation[] 
         described(text, "Name of a-z, 0-9 and -, unique in the org: at most 63 characters."),
       ),
       color: Type.Optional(described(text, "Color in the dashboard, such as `#2f6fed`.")),
-      run_failed_events: Type.Optional(
-        Type.Boolean({ description: "Whether each run that fails for good emits `svc.run.failed`." }),
-      ),
+      run_failed_events: maybe.flag("Whether each run that fails for good emits `svc.run.failed`."),
     }),
     ...ofItself,
     output: EnvironmentShape,
-    rest: { route: "PUT /api/v1/environments/{id}", encode },
+    rest: { route: "PUT /api/v1/environments/{id}", json: environmentJson },
     handle: ({ id, name, color, run_failed_events: tellsFailures }, { caller }) =>
       environments.update(caller, id, {
-        ...(name !== undefined && { name }),
-        ...(color !== undefined && { color }),
-        ...(tellsFailures !== undefined && { tellsFailures }),
+        ...stated({ name, color, tellsFailures }),
       }),
   }),
   unary({
@@ -136,10 +121,7 @@ export const environmentsOperations = (environments: Environments): Operation[] 
     input: Type.Object(byId),
     ...ofItself,
     output: Type.Object({ status: described(text, "Always `deleted`.") }),
-    rest: {
-      route: "DELETE /api/v1/environments/{id}",
-      encode: () => ({ status: 200, body: { status: "deleted" } }),
-    },
+    rest: { route: "DELETE /api/v1/environments/{id}", json: () => ({ status: "deleted" }) },
     rpc: rpc(
       EnvironmentService.method.deleteEnvironment,
       (m) => ({ id: m.id }),

@@ -1,9 +1,10 @@
 import { Type } from "@sinclair/typebox";
 import { actsForPlatform, requireOperator } from "../../../kit/caller.ts";
-import { rfc3339 } from "../../../kit/clock.ts";
-import { described } from "../../../kit/described.ts";
+import { described, shape } from "../../../kit/described.ts";
 import { Fault } from "../../../kit/fault.ts";
 import { type Call, listedById, type Operation, unary } from "../../../kit/operation.ts";
+import { recordJson } from "../../../kit/record-json.ts";
+import { stated } from "../../../kit/stated.ts";
 import type { Org, Project, Tenant } from "./org-rows.ts";
 import type { Orgs, Provisioned } from "./orgs.ts";
 
@@ -38,34 +39,15 @@ const IdAndName = (id: string, name: string) =>
 const MadeOrg = IdAndName("Id of the org (`org_…`).", "Name of the org, such as `Example`.");
 const MadeEnvironment = IdAndName("Id of the environment (`env_…`).", "Its name, such as `production`.");
 
-export const orgJson = (org: Org) => ({
-  id: org.id,
-  name: org.name,
-  created_at: rfc3339(org.createdAt),
-  updated_at: rfc3339(org.updatedAt),
-  ...(org.preferences && { preferences: org.preferences }),
-});
+export const orgJson = (org: Org) => recordJson(org, "id name createdAt updatedAt preferences");
 
-const projectJson = (project: Project) => ({
-  id: project.id,
-  name: project.name,
-  org_id: project.orgId,
-  ...(project.description !== undefined && { description: project.description }),
-  created_at: rfc3339(project.createdAt),
-  updated_at: rfc3339(project.updatedAt),
-});
+const projectJson = (project: Project) =>
+  recordJson(project, "id name orgId description createdAt updatedAt");
 
 export const tenantJson = (tenant: Tenant) => ({
-  id: tenant.id,
-  name: tenant.name,
-  created_at: rfc3339(tenant.createdAt),
-  env_count: tenant.environments,
-  key_count: tenant.keys,
+  ...recordJson(tenant, "id name createdAt"),
+  ...{ env_count: tenant.environments, key_count: tenant.keys },
 });
-
-const encode = (org: Org) => ({ status: 200, body: orgJson(org) });
-const encodeNew = (org: Org) => ({ status: 201, body: orgJson(org) });
-const encodeProject = (project: Project) => ({ status: 200, body: projectJson(project) });
 
 /** Operations across orgs need a platform credential, which outside `/platform` must impersonate an org. */
 function requirePlatform(call: Call): void {
@@ -92,8 +74,8 @@ const tenantsOperations = (orgs: Orgs): Operation[] => [
         id: described(text, "Id of the org (`org_…`)."),
         name: described(text, "Name of the org, such as `Example`."),
         created_at: instant,
-        env_count: Type.Integer({ description: "How many environments the org has." }),
-        key_count: Type.Integer({ description: "How many API keys the org has." }),
+        env_count: shape.count("How many environments the org has."),
+        key_count: shape.count("How many API keys the org has."),
       }),
     ),
     rest: "GET /api/v1/tenants",
@@ -153,7 +135,7 @@ export const orgsOperations = (orgs: Orgs): Operation[] => [
     summary: "An org without anything in it; by platform credentials.",
     input: Type.Object({ name: described(text, "Name of the org, at most 200 characters.") }),
     output: OrgShape,
-    rest: { route: "POST /api/v1/orgs", status: 201, encode: encodeNew },
+    rest: { route: "POST /api/v1/orgs", status: 201, json: orgJson },
     handle({ name }, call) {
       requirePlatform(call);
       return orgs.create(name);
@@ -179,7 +161,7 @@ export const orgsOperations = (orgs: Orgs): Operation[] => [
     summary: "The caller's org; any other looks like none.",
     input: Type.Object(byId),
     output: OrgShape,
-    rest: { route: "GET /api/v1/orgs/{id}", encode },
+    rest: { route: "GET /api/v1/orgs/{id}", json: orgJson },
     handle: ({ id }, { caller }) => orgs.get(caller.orgId, id),
   }),
   unary({
@@ -198,7 +180,7 @@ export const orgsOperations = (orgs: Orgs): Operation[] => [
       ),
     }),
     output: OrgShape,
-    rest: { route: "PATCH /api/v1/orgs/{id}", encode },
+    rest: { route: "PATCH /api/v1/orgs/{id}", json: orgJson },
     handle: ({ id, name, preferences }, { caller }) =>
       orgs.update(caller.orgId, id, {
         ...(name !== undefined && { name }),
@@ -245,11 +227,7 @@ export const projectsOperations = (orgs: Orgs): Operation[] => [
       description: Type.Optional(described(text, "What the project is for.")),
     }),
     output: ProjectShape,
-    rest: {
-      route: "POST /api/v1/projects",
-      status: 201,
-      encode: (project: Project) => ({ status: 201, body: projectJson(project) }),
-    },
+    rest: { route: "POST /api/v1/projects", status: 201, json: projectJson },
     handle: ({ name, description }, { caller }) =>
       orgs.createProject(caller.orgId, { name, ...(description !== undefined && { description }) }),
   }),
@@ -264,11 +242,10 @@ export const projectsOperations = (orgs: Orgs): Operation[] => [
       description: Type.Optional(described(text, "What the project is for.")),
     }),
     output: ProjectShape,
-    rest: { route: "PUT /api/v1/projects/{id}", encode: encodeProject },
+    rest: { route: "PUT /api/v1/projects/{id}", json: projectJson },
     handle: ({ id, name, description }, { caller }) =>
       orgs.updateProject(caller.orgId, id, {
-        ...(name !== undefined && { name }),
-        ...(description !== undefined && { description }),
+        ...stated({ name, description }),
       }),
   }),
   unary({

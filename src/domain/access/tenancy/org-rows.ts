@@ -1,18 +1,17 @@
+import { type InCamelCase, inCamelCase } from "../../../kit/cases.ts";
 import type { Instant } from "../../../kit/clock.ts";
+import { countOf } from "../../../kit/count-of.ts";
 import { sql } from "../../../kit/sql.ts";
 import type { Session, Store, StoreReader } from "../../../store/store.ts";
+import type { RowOf } from "../../../store/tables/row.ts";
 
 export interface Preferences {
   /** `Europe/Berlin`. */
   default_timezone?: string;
 }
 
-export interface Org {
-  id: string;
-  name: string;
+export interface Org extends Omit<InCamelCase<OrgRow>, "preferences"> {
   preferences: Preferences | undefined;
-  createdAt: Instant;
-  updatedAt: Instant;
 }
 
 export type Project = ReturnType<typeof toProject>;
@@ -26,41 +25,21 @@ export interface Tenant {
   keys: number;
 }
 
-interface OrgRow {
-  id: string;
-  name: string;
-  preferences: string | null;
-  created_at: number;
-  updated_at: number;
-}
-
-interface ProjectRow {
-  id: string;
-  org_id: string;
-  name: string;
-  description: string | null;
-  created_at: number;
-  updated_at: number;
-}
-
-const orgFields = sql.raw("id, name, preferences, created_at, updated_at");
-const projectFields = sql.raw("id, org_id, name, description, created_at, updated_at");
+const orgNames = "id, name, preferences, created_at, updated_at";
+const orgFields = sql.raw(orgNames);
+type OrgRow = RowOf<"orgs", typeof orgNames>;
+const projectNames = "id, org_id, name, description, created_at, updated_at";
+const projectFields = sql.raw(projectNames);
+type ProjectRow = RowOf<"projects", typeof projectNames>;
 
 const toOrg = (row: OrgRow): Org => ({
-  id: row.id,
-  name: row.name,
+  ...inCamelCase(row),
   preferences: row.preferences === null ? undefined : (JSON.parse(row.preferences) as Preferences),
-  createdAt: row.created_at,
-  updatedAt: row.updated_at,
 });
 
 const toProject = (row: ProjectRow) => ({
-  id: row.id,
-  orgId: row.org_id,
-  name: row.name,
+  ...inCamelCase(row),
   description: row.description ?? undefined,
-  createdAt: row.created_at,
-  updatedAt: row.updated_at,
 });
 
 export async function getOrg(store: StoreReader, id: string): Promise<Org | undefined> {
@@ -92,22 +71,17 @@ export const updateOrg = (session: Session, org: Org): Promise<number> =>
 
 /** All but the platform's own, oldest first. */
 export async function tenantsBut(store: Pick<Store, "all">, platformOrgId: string): Promise<Tenant[]> {
-  const rows = await store.all<OrgRow & { environments: number; keys: number }>(sql`SELECT o.id, o.name,
+  const rows = await store.all<
+    RowOf<"orgs", "id, name, created_at"> & Pick<Tenant, "environments" | "keys">
+  >(sql`SELECT o.id, o.name,
       o.created_at, (SELECT count(*) FROM environments e WHERE e.org_id = o.id) AS environments,
       (SELECT count(*) FROM api_keys k WHERE k.org_id = o.id) AS keys
     FROM orgs o WHERE o.id <> ${platformOrgId} ORDER BY o.created_at, o.id`);
-  return rows.map((row) => ({
-    id: row.id,
-    name: row.name,
-    createdAt: row.created_at,
-    environments: row.environments,
-    keys: row.keys,
-  }));
+  return rows.map((row) => inCamelCase(row));
 }
 
-export const countProjects = async (store: StoreReader, orgId: string): Promise<number> =>
-  (await store.one<{ count: number }>(sql`SELECT count(*) AS count FROM projects WHERE org_id = ${orgId}`))!
-    .count;
+export const countProjects = (store: StoreReader, orgId: string): Promise<number> =>
+  countOf(store, sql`FROM projects WHERE org_id = ${orgId}`);
 
 export const projectsOf = async (store: Pick<Store, "all">, orgId: string): Promise<Project[]> =>
   (

@@ -1,4 +1,5 @@
 import type { Instant } from "../../../kit/clock.ts";
+import { countOf } from "../../../kit/count-of.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import type { Seams, Session, Store } from "../../../store/store.ts";
 import { tables } from "../../../store/tables/index.ts";
@@ -86,9 +87,7 @@ export const countUnpurged = async (
   orgId?: string,
 ): Promise<number> => {
   const ofOrg = orgId === undefined ? sql`` : sql`AND org_id = ${orgId}`;
-  const row = await store.one<{ count: number }>(sql`SELECT count(*) AS count FROM (
-    SELECT 1 FROM deleted_environments WHERE purged_at IS NULL ${ofOrg} LIMIT ${limit}) counted`);
-  return Number(row?.count ?? 0);
+  return countOf(store, sql`FROM deleted_environments WHERE purged_at IS NULL ${ofOrg}`, limit);
 };
 
 export const markPurged = (session: Session, id: string, at: Instant): Promise<number> =>

@@ -1,43 +1,21 @@
+import { type InCamelCase, inCamelCase } from "../../../kit/cases.ts";
 import type { Instant } from "../../../kit/clock.ts";
+import { countOf } from "../../../kit/count-of.ts";
 import { sql } from "../../../kit/sql.ts";
 import type { Session, Store, StoreReader } from "../../../store/store.ts";
+import type { RowOf } from "../../../store/tables/row.ts";
 
-export interface Environment {
-  id: string;
-  orgId: string;
-  projectId: string | null;
-  name: string;
-  color: string;
+const names = "id, org_id, project_id, name, color, tells_failures, created_at, updated_at";
+const fields = sql.raw(names);
+type EnvironmentRow = RowOf<"environments", typeof names>;
+
+export interface Environment extends Omit<InCamelCase<EnvironmentRow>, "tellsFailures"> {
   /** Each run that fails for good leads to the event `svc.run.failed`. */
   tellsFailures: boolean;
-  createdAt: Instant;
-  updatedAt: Instant;
 }
-
-interface EnvironmentRow {
-  id: string;
-  org_id: string;
-  project_id: string | null;
-  name: string;
-  color: string;
-  tells_failures: number | null;
-  created_at: number;
-  updated_at: number;
-}
-
-const fields = sql.raw("id, org_id, project_id, name, color, tells_failures, created_at, updated_at");
 
 const toEnvironment = (row: EnvironmentRow | undefined): Environment | undefined =>
-  row && {
-    id: row.id,
-    orgId: row.org_id,
-    projectId: row.project_id,
-    name: row.name,
-    color: row.color,
-    tellsFailures: row.tells_failures !== null,
-    createdAt: row.created_at,
-    updatedAt: row.updated_at,
-  };
+  row && { ...inCamelCase(row), tellsFailures: row.tells_failures !== null };
 
 export const environmentById = async (store: StoreReader, id: string): Promise<Environment | undefined> =>
   toEnvironment(await store.one<EnvironmentRow>(sql`SELECT ${fields} FROM environments WHERE id = ${id}`));
@@ -84,10 +62,8 @@ export async function environmentsOf(
   return rows.map((row) => ({ ...toEnvironment(row)!, keyPrefix: row.key_prefix ?? undefined }));
 }
 
-export const countEnvironments = async (store: StoreReader, orgId: string): Promise<number> =>
-  (await store.one<{ count: number }>(
-    sql`SELECT count(*) AS count FROM environments WHERE org_id = ${orgId}`,
-  ))!.count;
+export const countEnvironments = (store: StoreReader, orgId: string): Promise<number> =>
+  countOf(store, sql`FROM environments WHERE org_id = ${orgId}`);
 
 /** The session must hold the environment. */
 export const updateEnvironment = (

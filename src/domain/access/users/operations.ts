@@ -1,8 +1,8 @@
 import { Type } from "@sinclair/typebox";
-import { rfc3339 } from "../../../kit/clock.ts";
 import { described } from "../../../kit/described.ts";
 import type { Call, Operation } from "../../../kit/operation.ts";
 import { listedById, unary } from "../../../kit/operation.ts";
+import { recordJson } from "../../../kit/record-json.ts";
 import type { UserRow, Users } from "./service.ts";
 
 const text = Type.String({ maxLength: 2_000 });
@@ -21,18 +21,8 @@ const UserShape = Type.Object({
   last_login_at: Type.Optional(instant),
 });
 
-export const userJson = (user: UserRow) => ({
-  id: user.id,
-  org_id: user.orgId,
-  email: user.email,
-  name: user.name,
-  roles: user.roles,
-  created_at: rfc3339(user.createdAt),
-  updated_at: rfc3339(user.updatedAt),
-  ...(user.lastLoginAt !== null && { last_login_at: rfc3339(user.lastLoginAt) }),
-});
-
-const encode = (user: UserRow) => ({ status: 200, body: userJson(user) });
+export const userJson = (user: UserRow) =>
+  recordJson(user, "id orgId email name roles createdAt updatedAt lastLoginAt");
 
 export interface UsersSurface {
   /** Throws unless the caller may see this other user. */
@@ -58,11 +48,7 @@ export const usersOperations = (users: Users, { requireRead, throttle }: UsersSu
       roles: Type.Optional(described(roleNames, "Names or ids of the user's roles; none when left out.")),
     }),
     output: UserShape,
-    rest: {
-      route: "POST /api/v1/users",
-      status: 201,
-      encode: (user: UserRow) => ({ status: 201, body: userJson(user) }),
-    },
+    rest: { route: "POST /api/v1/users", status: 201, json: userJson },
     handle: ({ email, password, name = "", roles = [] }, call) =>
       users.create(call.caller.orgId, { email, password, name, roles }),
   }),
@@ -88,7 +74,7 @@ export const usersOperations = (users: Users, { requireRead, throttle }: UsersSu
     alsoAsks: ["users:read"],
     input: Type.Object(byId),
     output: UserShape,
-    rest: { route: "GET /api/v1/users/{id}", encode },
+    rest: { route: "GET /api/v1/users/{id}", json: userJson },
     async handle({ id }, call) {
       if (call.caller.id !== id) await requireRead(call, id);
       return users.get(call.caller.orgId, id);
@@ -106,7 +92,7 @@ export const usersOperations = (users: Users, { requireRead, throttle }: UsersSu
       roles: Type.Optional(described(roleNames, "Names or ids of the user's roles.")),
     }),
     output: UserShape,
-    rest: { route: "PATCH /api/v1/users/{id}", encode },
+    rest: { route: "PATCH /api/v1/users/{id}", json: userJson },
     handle: ({ id, ...change }, call) =>
       users.update(
         call.caller.orgId,

@@ -1,6 +1,9 @@
+import { inCamelCase } from "../../../kit/cases.ts";
 import type { Instant } from "../../../kit/clock.ts";
+import { countOf } from "../../../kit/count-of.ts";
 import { column, sql } from "../../../kit/sql.ts";
 import type { Session, Store, StoreReader } from "../../../store/store.ts";
+import type { RowOf } from "../../../store/tables/row.ts";
 
 /** A role as a user carries it: its id and its current name. */
 export interface CarriedRole {
@@ -24,43 +27,19 @@ export interface UserRow extends StoredUser {
   roleIds: string[];
 }
 
-interface UserColumns {
-  id: string;
-  org_id: string;
-  email: string;
-  name: string;
-  password_hash: string;
-  roles: string;
-  role_ids: string | null;
-  role_ids_of: string | null;
-  tokens_after: number;
-  created_at: number;
-  updated_at: number;
-  last_login_at: number | null;
-}
+type UserColumns = RowOf<"users">;
 
 const fields = sql.raw(
   "id, org_id, email, name, password_hash, roles, role_ids, role_ids_of, tokens_after, created_at, updated_at, last_login_at",
 );
 
-const toUser = (row: UserColumns) => ({
-  id: row.id,
-  orgId: row.org_id,
-  email: row.email,
-  name: row.name,
-  passwordHash: row.password_hash,
+/** `tokensAfter`: sessions from before this instant are refused. */
+const toUser = ({ role_ids, role_ids_of, ...row }: UserColumns) => ({
+  ...inCamelCase(row),
   /** Names of roles. */
   roles: JSON.parse(row.roles) as string[],
   /** Undefined when a node of the previous release, which knows names only, wrote the roles last. */
-  roleIds:
-    row.role_ids === null || row.role_ids_of !== row.roles
-      ? undefined
-      : (JSON.parse(row.role_ids) as string[]),
-  /** Sessions from before this instant are refused. */
-  tokensAfter: row.tokens_after,
-  createdAt: row.created_at,
-  updatedAt: row.updated_at,
-  lastLoginAt: row.last_login_at,
+  roleIds: role_ids === null || role_ids_of !== row.roles ? undefined : (JSON.parse(role_ids) as string[]),
 });
 
 const namesOf = (roles: readonly CarriedRole[]): string => JSON.stringify(roles.map(({ name }) => name));
@@ -94,9 +73,8 @@ export async function holdUser(session: Session, id: string): Promise<StoredUser
   return row && toUser(row);
 }
 
-export const countUsers = async (reader: Pick<Store, "one">, orgId: string): Promise<number> =>
-  (await reader.one<{ count: number }>(sql`SELECT count(*) AS count FROM users WHERE org_id = ${orgId}`))!
-    .count;
+export const countUsers = (reader: Pick<Store, "one">, orgId: string): Promise<number> =>
+  countOf(reader, sql`FROM users WHERE org_id = ${orgId}`);
 
 export async function userByEmail(store: StoreReader, email: string): Promise<StoredUser | undefined> {
   const row = await store.one<UserColumns>(sql`SELECT ${fields} FROM users WHERE email = ${email}`);

@@ -1,16 +1,11 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { sql } from "../../../kit/sql.ts";
 import type { Session } from "../../../store/store.ts";
+import type { RowOf } from "../../../store/tables/row.ts";
 
 /** A finished rotation, to answer a repeated Idempotency-Key. */
-export interface RotationRow {
-  id: string;
-  org_id: string;
-  idempotency_key: string | null;
-  request_hash: string;
-  kind: string;
-  rotated_at: Instant;
-  actor_id: string;
+export interface RotationRow
+  extends RowOf<"rotations", "id, org_id, idempotency_key, request_hash, kind, rotated_at, actor_id"> {
   /** JSON array of node ids. */
   confirmed: string;
 }

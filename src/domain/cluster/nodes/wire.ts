@@ -1,5 +1,5 @@
 import { Type } from "@sinclair/typebox";
-import { described } from "../../../kit/described.ts";
+import { described, shape } from "../../../kit/described.ts";
 
 const text = Type.String();
 const instant = Type.String({ format: "date-time" });
@@ -12,20 +12,18 @@ const NodeDetails = Type.Partial(
     url: described(text, "Address of the node, for other nodes."),
     started_at: instant,
     last_heartbeat: described(instant, "When the node said last that it is alive, RFC 3339."),
-    bus_connected: Type.Boolean({ description: "Whether the node reaches the message bus." }),
-    clock_offset_ms: Type.Number({ description: "Milliseconds that its clock is ahead of the database's." }),
-    clock_uncertainty_ms: Type.Number({
-      description: "How far off `clock_offset_ms` may be, in milliseconds.",
-    }),
+    bus_connected: shape.flag("Whether the node reaches the message bus."),
+    clock_offset_ms: shape.number("Milliseconds that its clock is ahead of the database's."),
+    clock_uncertainty_ms: shape.number("How far off `clock_offset_ms` may be, in milliseconds."),
     cpu_percent: Type.Number(),
-    memory_bytes: Type.Number({ description: "Memory that the process takes, in bytes." }),
+    memory_bytes: shape.number("Memory that the process takes, in bytes."),
     loops: Type.Array(
       Type.Object({
         name: described(text, "Name of the loop."),
         last_progress: Type.Union([instant, Type.Null()], {
           description: "When the loop ended a round last, RFC 3339; null before the first.",
         }),
-        failures: Type.Number({ description: "Rounds in a row that failed." }),
+        failures: shape.number("Rounds in a row that failed."),
         error: Type.Optional(described(text, "What the last failed round said; absent after a good one.")),
       }),
       { description: "Background loops of the node." },
@@ -47,7 +45,7 @@ export const Health = Type.Object({
       Type.Object({
         duty: described(text, "What only one node does at a time."),
         node_id: text,
-        epoch: Type.Number({ description: "Rises with each new leader of the duty." }),
+        epoch: shape.number("Rises with each new leader of the duty."),
         lease_expires_at: instant,
       }),
       { description: "Which node has which duty." },
@@ -60,7 +58,7 @@ export const Health = Type.Object({
           text,
           "Which secret, as `POST /api/v1/cluster/rotate-token` names it, or `audit_key`.",
         ),
-        version: Type.Number({ description: "How often it was made anew, from 1." }),
+        version: shape.number("How often it was made anew, from 1."),
         rotated_at: described(instant, "When it was made or rotated last, RFC 3339."),
         previous_until: Type.Optional(
           described(instant, "Until when the one before is good, too; absent where none is."),
@@ -73,7 +71,7 @@ export const Health = Type.Object({
     {
       engine: described(text, "`postgres` or `libsql`."),
       status: described(text, "`healthy` or `unhealthy`."),
-      round_trip_ms: Type.Number({ description: "How long a question to the store takes, in milliseconds." }),
+      round_trip_ms: shape.number("How long a question to the store takes, in milliseconds."),
     },
     { description: "The database, as this node sees it." },
   ),

@@ -1,6 +1,6 @@
 import { Type } from "@sinclair/typebox";
 import { rfc3339 } from "../../../kit/clock.ts";
-import { described } from "../../../kit/described.ts";
+import { described, shape } from "../../../kit/described.ts";
 import { type Call, type Operation, unary } from "../../../kit/operation.ts";
 import { QuotaShape, quotaJson } from "../../engine/quotas/wire.ts";
 import { Rate, rateJson } from "../../record/flow/wire.ts";
@@ -12,13 +12,13 @@ const instant = Type.String({ format: "date-time" });
 const counts = Type.Record(Type.String(), count);
 
 export const OverviewShape = Type.Object({
-  version: Type.String({ description: "Version of the server." }),
+  version: shape.text("Version of the server."),
   uptime_seconds: described(count, "Seconds since this node began."),
   at: described(instant, "When it was read, RFC 3339."),
   runs: Type.Object(
     {
       active: described(count, "How many runs are not over."),
-      active_capped: Type.Boolean({ description: "Whether there are more than were counted." }),
+      active_capped: shape.flag("Whether there are more than were counted."),
       by_status: described(counts, "How many runs have which status."),
       oldest_waiting_ms: Type.Optional(
         described(count, "How long the oldest waiting run has waited, in milliseconds; absent without any."),
@@ -38,7 +38,7 @@ export const OverviewShape = Type.Object({
   integrity: Type.Optional(
     Type.Object(
       {
-        balanced: Type.Boolean({ description: "Whether every check counts zero." }),
+        balanced: shape.flag("Whether every check counts zero."),
         checked_at: described(instant, "When the checks were made, RFC 3339."),
       },
       { description: "What the last check found; absent where none was made." },

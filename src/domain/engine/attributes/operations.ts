@@ -1,26 +1,23 @@
 import { Type } from "@sinclair/typebox";
 import { rfc3339 } from "../../../kit/clock.ts";
+import { maybe, shape } from "../../../kit/described.ts";
 import { type Call, listed, type Operation, unary } from "../../../kit/operation.ts";
 import { attributeNamesMax, attributesMax, attributeTextBytesMax } from "./limits.ts";
 import { attributeTypes } from "./rules.ts";
 import type { Attributes, CountedName } from "./service.ts";
 
-const time = (description: string) => Type.String({ format: "date-time", description });
-
 const NameShape = Type.Object({
-  name: Type.String({ description: "Filters and `order_by` of ListRuns take it." }),
-  type: Type.String({ description: `${attributeTypes.join(", ")}: the name keeps it.` }),
-  first_seen_at: time("When a run first set it, or a function declared it."),
-  deleted_at: Type.Optional(time("Its values are going since then; the name goes with the last.")),
+  name: shape.text("Filters and `order_by` of ListRuns take it."),
+  type: shape.text(`${attributeTypes.join(", ")}: the name keeps it.`),
+  first_seen_at: shape.time("When a run first set it, or a function declared it."),
+  deleted_at: maybe.time("Its values are going since then; the name goes with the last."),
 });
 
 const CountedShape = Type.Composite([
   NameShape,
   Type.Object({
-    runs: Type.Integer({
-      description: "Runs that have it; 0 for a caller from whom deny policies may keep runs.",
-    }),
-    runs_capped: Type.Boolean({ description: "There may be more runs: no more are counted." }),
+    runs: shape.count("Runs that have it; 0 for a caller from whom deny policies may keep runs."),
+    runs_capped: shape.flag("There may be more runs: no more are counted."),
   }),
 ]);
 
@@ -53,9 +50,9 @@ export const AttributesShape = Type.Object({
   }),
   limits: Type.Object(
     {
-      names: Type.Integer({ description: "Names of one environment, those that are going included." }),
-      of_run: Type.Integer({ description: "Attributes of one run." }),
-      text_bytes: Type.Integer({ description: "Of one value that is a text." }),
+      names: shape.count("Names of one environment, those that are going included."),
+      of_run: shape.count("Attributes of one run."),
+      text_bytes: shape.count("Of one value that is a text."),
     },
     { description: "What there may be at most." },
   ),
@@ -74,10 +71,7 @@ export const attributesOperations = (attributes: Attributes): Operation[] => [
     output: AttributesShape,
     rest: {
       route: "GET /api/v1/attributes",
-      encode: (names: readonly CountedName[]) => ({
-        status: 200,
-        body: { attributes: names.map(countedJson), limits },
-      }),
+      json: (names: readonly CountedName[]) => ({ attributes: names.map(countedJson), limits }),
     },
     lists: listed(({ name }: CountedName) => [name]),
     handle: async (_input, call) => countsShownTo(call, await attributes.list(call.environmentId)),
@@ -91,10 +85,7 @@ export const attributesOperations = (attributes: Attributes): Operation[] => [
       name: Type.String({ minLength: 1, maxLength: 64, description: "Of the attribute." }),
     }),
     output: NameShape,
-    rest: {
-      route: "DELETE /api/v1/attributes/{name}",
-      encode: (row: UncountedName) => ({ status: 200, body: nameJson(row) }),
-    },
+    rest: { route: "DELETE /api/v1/attributes/{name}", json: nameJson },
     handle: ({ name }, call) => attributes.delete(call.environmentId, name),
   }),
 ];

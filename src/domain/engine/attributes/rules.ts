@@ -1,6 +1,7 @@
 import { type Static, Type } from "@sinclair/typebox";
 import { type Instant, parseRfc3339 } from "../../../kit/clock.ts";
 import { valueAt } from "../../../kit/data-path.ts";
+import { maybe, shape } from "../../../kit/described.ts";
 import { invalid } from "../../../kit/fault.ts";
 import {
   attributeFiltersMax,
@@ -123,7 +124,7 @@ export const ReportedAttributes = Type.Record(
     Type.String(),
     Type.Number(),
     Type.Boolean(),
-    Type.Object({ time: Type.String({ description: "The value of a time, RFC 3339." }) }),
+    Type.Object({ time: shape.text("The value of a time, RFC 3339.") }),
     Type.Null(),
   ]),
   {
@@ -204,12 +205,12 @@ export function attributesOfData(
 
 /** The same words as `AttributeFilter` of the wire. */
 export const AttributeFilterShape = Type.Object({
-  name: Type.String({ description: "Name of the attribute." }),
-  op: Type.Optional(Type.String({ description: "eq (when left out), lt, lte, gt, gte, prefix or exists." })),
-  text: Type.Optional(Type.String({ description: "The value of a text." })),
-  number: Type.Optional(Type.Number({ description: "The value of a number." })),
-  flag: Type.Optional(Type.Boolean({ description: "The value of a bool." })),
-  time: Type.Optional(Type.String({ description: "The value of a time, RFC 3339." })),
+  name: shape.text("Name of the attribute."),
+  op: maybe.text("eq (when left out), lt, lte, gt, gte, prefix or exists."),
+  text: maybe.text("The value of a text."),
+  number: maybe.number("The value of a number."),
+  flag: maybe.flag("The value of a bool."),
+  time: maybe.text("The value of a time, RFC 3339."),
 });
 export type AttributeFilterInput = Static<typeof AttributeFilterShape>;
 

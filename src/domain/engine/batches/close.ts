@@ -1,4 +1,5 @@
 import type { Instant } from "../../../kit/clock.ts";
+import { columnsOf } from "../../../kit/columns.ts";
 import { column, sql } from "../../../kit/sql.ts";
 import type { Flush, SyncSession } from "../../../store/store.ts";
 import { insertNewRuns, newRunColumns, newRunsInserted } from "../runs/create.ts";
@@ -126,13 +127,11 @@ const runColumns = (closes: readonly Close[]) => {
 };
 
 const closeColumns = (closes: readonly Close[]) => ({
+  ...columnsOf(closes, { text: "environmentId", bigint: "firstPosition notBefore" }),
   id: column.text(closes.map((one) => one.batchId)),
-  environment_id: column.text(closes.map((one) => one.environmentId)),
-  first_position: column.bigint(closes.map((one) => one.firstPosition)),
   next_position: column.bigint(closes.map(({ next }) => next.position)),
   next_at: column.bigint(closes.map(({ next }) => next.at)),
   taken: column.bigint(closes.map((one) => one.count)),
   taken_bytes: column.bigint(closes.map((one) => one.bytes)),
-  not_before: column.bigint(closes.map((one) => one.notBefore)),
   is_dropped: column.bigint(closes.map((one) => (one.isDropped ? 1 : 0))),
 });

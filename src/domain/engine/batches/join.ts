@@ -1,3 +1,4 @@
+import { columnsOf } from "../../../kit/columns.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import type { FlowNotice } from "../functions/start-options.ts";
 import { batchBytesMax } from "./limits.ts";
@@ -18,14 +19,11 @@ export interface NewJoin {
 }
 
 export const joinColumns = (joins: readonly NewJoin[]) => ({
+  ...columnsOf(joins, {
+    text: "environmentId functionId eventId",
+    bigint: "functionVersion bytes size timeoutMs",
+  }),
   id: column.text(joins.map((one) => one.batchId)),
-  environment_id: column.text(joins.map((one) => one.environmentId)),
-  function_id: column.text(joins.map((one) => one.functionId)),
-  function_version: column.bigint(joins.map((one) => one.functionVersion)),
-  event_id: column.text(joins.map((one) => one.eventId)),
-  bytes: column.bigint(joins.map((one) => one.bytes)),
-  size: column.bigint(joins.map((one) => one.size)),
-  timeout_ms: column.bigint(joins.map((one) => one.timeoutMs)),
 });
 
 /**

@@ -1,6 +1,6 @@
 import { Type } from "@sinclair/typebox";
 import { rfc3339 } from "../../../kit/clock.ts";
-import { described } from "../../../kit/described.ts";
+import { described, maybe, shape } from "../../../kit/described.ts";
 import { listed, type Operation, unary } from "../../../kit/operation.ts";
 import type { BatchStarts, OpenBatch } from "./service.ts";
 
@@ -14,9 +14,9 @@ export const BatchShape = Type.Object({
   state: Type.Union([Type.Literal("gathering"), Type.Literal("ready")], {
     description: "`ready`: full, or its time is over; its run starts as soon as quotas let it.",
   }),
-  events: Type.Integer({ description: "How many events wait in it." }),
-  events_max: Type.Integer({ description: "With how many its run starts at once." }),
-  bytes: Type.Integer({ description: "Bytes of the data and metadata of these events." }),
+  events: shape.count("How many events wait in it."),
+  events_max: shape.count("With how many its run starts at once."),
+  bytes: shape.count("Bytes of the data and metadata of these events."),
   first_event_id: Type.Optional(described(text, "Id of the event that waits longest.")),
   first_at: Type.Optional(described(instant, "When that event was logged, RFC 3339.")),
   closes_at: described(instant, "When its run starts at the latest, RFC 3339."),
@@ -40,7 +40,7 @@ export const batchesOperations = (batches: Pick<BatchStarts, "list">): Operation
     input: Type.Object({
       function_id: Type.Optional(text),
       cursor: Type.Optional(text),
-      limit: Type.Optional(Type.Integer({ description: "How many at most: 50 unless it says otherwise." })),
+      limit: maybe.count("How many at most: 50 unless it says otherwise."),
     }),
     output: Type.Object({
       batches: Type.Array(BatchShape, { description: "Open batches, by function." }),

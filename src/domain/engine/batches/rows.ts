@@ -1,4 +1,5 @@
 import type { Instant } from "../../../kit/clock.ts";
+import { columnsOf } from "../../../kit/columns.ts";
 import {
   type DueRows,
   environmentsDue,
@@ -9,18 +10,15 @@ import {
 import { column, sql } from "../../../kit/sql.ts";
 import type { StoredEvent } from "../../../kit/stored-event.ts";
 import type { Session, Store } from "../../../store/store.ts";
+import type { RowOf } from "../../../store/tables/row.ts";
 import { batchTakeMax } from "./limits.ts";
 
 /** What a function and a key have open, and due. */
-export interface DueBatch {
-  id: string;
-  environment_id: string;
-  function_id: string;
-  function_version: number;
-  size: number;
-  timeout_ms: number;
-  count: number;
-  first_position: number;
+export interface DueBatch
+  extends RowOf<
+    "batches",
+    "id, environment_id, function_id, function_version, size, timeout_ms, count, first_position"
+  > {
   /** Null when the function is deleted. */
   function_status: string | null;
   /** Number of the turn, in a slice by turns. */
@@ -57,9 +55,8 @@ export const waitingIn = (store: Store, batches: readonly DueBatch[]): Promise<B
   store.all(
     store.seams.firstOfEach({
       places: store.seams.rowsFrom("p", {
-        environment_id: column.text(batches.map((one) => one.environment_id)),
+        ...columnsOf(batches, { text: "environment_id", bigint: "first_position" }),
         batch_id: column.text(batches.map((one) => one.id)),
-        first_position: column.bigint(batches.map((one) => one.first_position)),
         quota: column.bigint(batches.map(() => batchTakeMax + 1)),
       }),
       table: "batch_events",
@@ -97,8 +94,7 @@ export const eventsOfRun = (store: Store, runId: string): Promise<EventOfRun[]> 
 export const putOff = (session: Session, batches: readonly DueBatch[], until: Instant): Promise<number> =>
   session.run(
     sql`UPDATE batches SET closes_at = ${sql.bigint(until)} FROM ${session.seams.rowsFrom("v", {
-      id: column.text(batches.map(({ id }) => id)),
-      first_position: column.bigint(batches.map((one) => one.first_position)),
+      ...columnsOf(batches, { text: "id", bigint: "first_position" }),
     })} WHERE batches.id = v.id AND batches.first_position = v.first_position`,
   );
 

@@ -1,9 +1,10 @@
 import { Type } from "@sinclair/typebox";
 import { thingsOf } from "../../../gate/things.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
-import { described } from "../../../kit/described.ts";
+import { described, maybe, shape } from "../../../kit/described.ts";
 import { functionDefinitionBytesMax } from "../../../kit/limits.ts";
 import { listed, type Operation, unary } from "../../../kit/operation.ts";
+import { recordJson } from "../../../kit/record-json.ts";
 import type { Breaker, Breakers } from "./service.ts";
 
 const text = Type.String();
@@ -13,18 +14,12 @@ export const BreakerShape = Type.Object({
   function_id: text,
   endpoint: described(text, "URL of the function's endpoint."),
   state: described(text, "`closed` (calls go) or `open` (none go, save one that tries)."),
-  consecutive_fails: Type.Integer({ description: "Calls in a row that failed." }),
-  last_failure: Type.Optional(
-    Type.String({ format: "date-time", description: "When a call failed last, RFC 3339." }),
-  ),
+  consecutive_fails: shape.count("Calls in a row that failed."),
+  last_failure: maybe.time("When a call failed last, RFC 3339."),
 });
 
 const breakerJson = (breaker: Breaker) => ({
-  key: breaker.key,
-  function_id: breaker.functionId,
-  endpoint: breaker.endpoint,
-  state: breaker.state,
-  consecutive_fails: breaker.consecutiveFails,
+  ...recordJson(breaker, "key functionId endpoint state consecutiveFails"),
   ...(breaker.lastFailure !== undefined && { last_failure: rfc3339(breaker.lastFailure) }),
 });
 

@@ -1,4 +1,5 @@
 import { type Static, type TSchema, Type } from "@sinclair/typebox";
+import { maybe } from "../../../kit/described.ts";
 import { type Call, type Operation, unary } from "../../../kit/operation.ts";
 import type { Capacity } from "./service.ts";
 import {
@@ -20,7 +21,7 @@ import {
 
 const Query = Type.Object({
   env: Type.Optional(Type.String()),
-  function: Type.Optional(Type.String({ description: "Id of a function; all when left out." })),
+  function: maybe.text("Id of a function; all when left out."),
   limit: Type.Optional(Type.Integer()),
 });
 

@@ -1,5 +1,6 @@
 import { type Sql, sql } from "../../../kit/sql.ts";
 import type { Store } from "../../../store/store.ts";
+import type { RowOf } from "../../../store/tables/row.ts";
 
 export interface CapacityFilter {
   environmentId: string | undefined;
@@ -16,15 +17,10 @@ function conditions({ environmentId, functionId }: CapacityScope, table: string)
   return list;
 }
 
-export interface LaneRow {
-  id: string;
-  environment_id: string;
-  function_id: string;
+export interface LaneRow extends RowOf<"lanes", "id, environment_id, function_id, created_at, last_used_at"> {
   lane_limit: number | null;
   version: number | null;
   leased: number;
-  created_at: number;
-  last_used_at: number;
 }
 
 export const listLanes = (store: Store, filter: CapacityFilter): Promise<LaneRow[]> =>
@@ -34,15 +30,10 @@ export const listLanes = (store: Store, filter: CapacityFilter): Promise<LaneRow
     ${sql.where(conditions(filter, "l"))}
     ORDER BY l.environment_id, l.function_id, l.id LIMIT ${filter.limit}`);
 
-export interface LeaseRow {
-  run_id: string;
-  execution_seq: number;
-  environment_id: string;
+export interface LeaseRow
+  extends RowOf<"executions", "run_id, execution_seq, environment_id, worker_id, lane_id, wake_at"> {
   lease_hash: string;
-  worker_id: string | null;
-  lane_id: string | null;
   claimed_at: number;
-  wake_at: number;
 }
 
 /** Those that end soonest first. */
@@ -51,15 +42,11 @@ export const listLeases = (store: Store, filter: CapacityFilter): Promise<LeaseR
     FROM executions e ${sql.where([sql`state = 'leased' AND lease_hash IS NOT NULL`, ...conditions(filter, "e")])}
     ORDER BY wake_at, run_id LIMIT ${filter.limit}`);
 
-export interface QueueRow {
-  run_id: string;
-  execution_seq: number;
-  environment_id: string;
-  function_id: string;
-  function_version: number;
-  lane_id: string | null;
-  wake_at: number;
-  timeout_at: number | null;
+export interface QueueRow
+  extends RowOf<
+    "executions",
+    "run_id, execution_seq, environment_id, function_id, function_version, lane_id, wake_at, timeout_at"
+  > {
   mode: string;
   created_at: number;
   lane_limit: number | null;

@@ -1,6 +1,6 @@
 import { type Static, Type } from "@sinclair/typebox";
 import { type Instant, rfc3339 } from "../../../kit/clock.ts";
-import { described } from "../../../kit/described.ts";
+import { described, shape } from "../../../kit/described.ts";
 import { laneFacts } from "../functions/rules.ts";
 import type { LaneRow, LeaseRow } from "./rows.ts";
 import type { CapacityBucket, Credit, QueuedRun, Stat, WorkerSession } from "./service.ts";
@@ -8,7 +8,6 @@ import type { CapacityBucket, Credit, QueuedRun, Stat, WorkerSession } from "./s
 const text = Type.String();
 const count = Type.Integer();
 const instant = Type.String({ format: "date-time" });
-const maybe = Type.Optional;
 
 export const LaneSchema = Type.Object({
   lane_id: described(text, "Id of the concurrency lane; absent for runs without one."),
@@ -32,7 +31,7 @@ export const LeaseSchema = Type.Object({
   lease_token_hash: described(text, "SHA-256 of the lease token, in hex."),
   activated_at: described(instant, "When the worker was handed the run, RFC 3339."),
   expires_at: instant,
-  lane_id: described(maybe(text), "Id of the concurrency lane; absent for runs without one."),
+  lane_id: described(Type.Optional(text), "Id of the concurrency lane; absent for runs without one."),
 });
 
 export const QueuedSchema = Type.Object({
@@ -49,17 +48,20 @@ export const QueuedSchema = Type.Object({
   eligible_at: described(instant, "When it may be handed out, RFC 3339."),
   first_enqueued_at: described(instant, "When the run was created, RFC 3339."),
   created_at: instant,
-  lane_id: described(maybe(text), "Id of the concurrency lane; absent for runs without one."),
+  lane_id: described(Type.Optional(text), "Id of the concurrency lane; absent for runs without one."),
   function_version: count,
-  timeout_ms: described(maybe(count), "Milliseconds that the run may take in all."),
+  timeout_ms: described(Type.Optional(count), "Milliseconds that the run may take in all."),
 });
 
 export const BucketSchema = Type.Object({
   environment_id: text,
   function_id: text,
   created_at: instant,
-  lane_id: described(maybe(text), "Id of the concurrency lane; absent for runs without one."),
-  last_dispatched_at: described(maybe(instant), "When a run of the queue was handed out last, RFC 3339."),
+  lane_id: described(Type.Optional(text), "Id of the concurrency lane; absent for runs without one."),
+  last_dispatched_at: described(
+    Type.Optional(instant),
+    "When a run of the queue was handed out last, RFC 3339.",
+  ),
 });
 
 export const SessionSchema = Type.Object({
@@ -81,7 +83,7 @@ export const CreditSchema = Type.Object({
   environment_id: text,
   engine_node_id: described(text, "The node that the worker is connected to."),
   slot_ordinal: described(count, "Number of the place at its worker, from 0."),
-  claimed: Type.Boolean({ description: "Whether a run has the place." }),
+  claimed: shape.flag("Whether a run has the place."),
   claimed_run_id: described(text, "The run that has the place; empty when none has."),
   claimed_execution_seq: described(count, "Execution of the run that has the place."),
   created_at: instant,

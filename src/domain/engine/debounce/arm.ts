@@ -1,3 +1,4 @@
+import { columnsOf } from "../../../kit/columns.ts";
 import { nodesWithout } from "../../../kit/node-facts.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import { apartIdOf, entryIdOf, type KeyKind } from "./rules.ts";
@@ -16,16 +17,14 @@ export interface NewArm {
 }
 
 export const armColumns = (arms: readonly NewArm[]) => ({
+  ...columnsOf(arms, {
+    text: "environmentId functionId eventId",
+    bigint: "functionVersion periodMs maxWaitMs",
+  }),
   plain_id: column.text(arms.map((a) => entryIdOf(a))),
   apart_id: column.text(arms.map((a) => apartIdOf(a, a.kind))),
   key_kind: column.text(arms.map(({ kind }) => kind)),
-  environment_id: column.text(arms.map((a) => a.environmentId)),
-  function_id: column.text(arms.map((a) => a.functionId)),
-  function_version: column.bigint(arms.map((a) => a.functionVersion)),
   debounce_key: column.text(arms.map((a) => a.key)),
-  event_id: column.text(arms.map((a) => a.eventId)),
-  period_ms: column.bigint(arms.map((a) => a.periodMs)),
-  max_wait_ms: column.bigint(arms.map((a) => a.maxWaitMs)),
 });
 
 /** What nodes say of themselves that arm entries by the kind of their keys. */

@@ -1,9 +1,9 @@
 import { Type } from "@sinclair/typebox";
 import { thingsOf } from "../../../gate/things.ts";
-import { rfc3339 } from "../../../kit/clock.ts";
-import { described } from "../../../kit/described.ts";
+import { described, shape } from "../../../kit/described.ts";
 import { invalid } from "../../../kit/fault.ts";
 import { listed, type RestRequest, unary } from "../../../kit/operation.ts";
+import { recordJson } from "../../../kit/record-json.ts";
 
 import type { Debounce, DebounceEntry } from "./service.ts";
 
@@ -28,15 +28,8 @@ export const EntryShape = Type.Object({
 });
 
 const entryJson = (row: DebounceEntry) => ({
-  environment_id: row.environment_id,
-  function_id: row.function_id,
-  debounce_key: row.debounce_key,
-  ...(row.key_kind && { key_kind: row.key_kind }),
-  event_id: row.event_id,
-  function_version: row.function_version,
-  period_ms: row.period_ms,
-  armed_at: rfc3339(row.armed_at),
-  fires_at: rfc3339(row.fires_at),
+  ...recordJson(row, "environment_id function_id debounce_key key_kind event_id function_version period_ms"),
+  ...recordJson(row, "armed_at fires_at"),
 });
 
 /** Unpadded base64url of well-formed UTF-8. */
@@ -66,7 +59,7 @@ export const debounceOperations = (debounce: Debounce) => [
     input: Type.Object({ limit: Type.Optional(Type.Integer()) }),
     output: Type.Object({
       entries: Type.Array(EntryShape, { description: "Entries that wait, by function." }),
-      count: Type.Integer({ description: "How many entries are listed." }),
+      count: shape.count("How many entries are listed."),
     }),
     rest: "GET /api/v1/debounce/entries",
     lists: listed(({ function_id }: { function_id: string }) => [function_id], {

@@ -1,4 +1,5 @@
 import type { Instant } from "../../../kit/clock.ts";
+import { columnsOf } from "../../../kit/columns.ts";
 import {
   type DueRows,
   environmentsDue,
@@ -8,20 +9,18 @@ import {
 } from "../../../kit/round-robin.ts";
 import { column, sql } from "../../../kit/sql.ts";
 import type { Session, Store } from "../../../store/store.ts";
+import type { RowOf } from "../../../store/tables/row.ts";
 import { type EntryKey, entryIdsOf, type KeyKind } from "./rules.ts";
 
-export interface DebounceEntryRow {
-  environment_id: string;
-  function_id: string;
-  debounce_key: string;
+export interface DebounceEntryRow
+  extends RowOf<
+    "debounces",
+    "environment_id, function_id, debounce_key, event_id, function_version, period_ms, fires_at"
+  > {
   /** Null of an entry that takes keys of all kinds. */
   key_kind: KeyKind | null;
-  event_id: string;
-  function_version: number;
-  period_ms: number;
   /** Of the last event. */
   armed_at: number;
-  fires_at: number;
 }
 
 export interface DueEntryRow extends DebounceEntryRow {
@@ -68,8 +67,7 @@ export async function dataOf(store: Store, ids: readonly string[]): Promise<Map<
 export const putOff = (session: Session, entries: readonly DueEntryRow[], until: Instant): Promise<number> =>
   session.run(
     sql`UPDATE debounces SET fires_at = ${sql.bigint(until)} FROM ${session.seams.rowsFrom("v", {
-      id: column.text(entries.map(({ id }) => id)),
-      event_id: column.text(entries.map(({ event_id }) => event_id)),
+      ...columnsOf(entries, { text: "id event_id" }),
     })} WHERE debounces.id = v.id AND debounces.event_id = v.event_id`,
   );
 

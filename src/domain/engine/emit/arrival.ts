@@ -1,3 +1,4 @@
+import { columnsOf } from "../../../kit/columns.ts";
 import { idempotencyKeptMs, webhookKeyKeptMs } from "../../../kit/limits.ts";
 import { type Ctes, column, type Sql, sql } from "../../../kit/sql.ts";
 import type { Seams, SyncSession } from "../../../store/store.ts";
@@ -30,16 +31,17 @@ export const arrivedIn = <Event extends ArrivedEvent>(
 ): (Event & { arrival: Arrival })[] =>
   events.filter((event): event is Event & { arrival: Arrival } => event.arrival !== undefined);
 
-const columnsOf = (events: readonly (ArrivedEvent & { arrival: Arrival })[]) => ({
+const ownColumns = (events: readonly (ArrivedEvent & { arrival: Arrival })[]) => ({
+  ...columnsOf(
+    events.map(({ arrival }) => arrival),
+    {
+      text: "id sourceId externalId signatureKey redeliveredFrom",
+      bigint: "bodyWhole",
+    },
+  ),
   environment_id: column.text(events.map((e) => e.environmentId)),
   event_id: column.text(events.map((e) => e.id)),
   event_name: column.text(events.map((e) => e.name)),
-  id: column.text(events.map(({ arrival }) => arrival.id)),
-  source_id: column.text(events.map(({ arrival }) => arrival.sourceId)),
-  external_id: column.text(events.map(({ arrival }) => arrival.externalId)),
-  signature_key: column.text(events.map(({ arrival }) => arrival.signatureKey)),
-  redelivered_from: column.text(events.map(({ arrival }) => arrival.redeliveredFrom)),
-  body_whole: column.bigint(events.map(({ arrival }) => arrival.bodyWhole)),
   created_at: column.bigint(events.map(({ arrival }) => arrival.at)),
   request_headers: column.text(events.map(({ arrival }) => arrival.headers)),
   request_body: column.text(events.map(({ arrival }) => arrival.body)),
@@ -75,7 +77,7 @@ export const arrivalsInserted = (
 ): Ctes => {
   const proven = proofsOf(events);
   return {
-    "arrived AS": insertFrom(sql`${seams.rowsFrom("w", columnsOf(events))} ${written("w")}`),
+    "arrived AS": insertFrom(sql`${seams.rowsFrom("w", ownColumns(events))} ${written("w")}`),
     ...(proven.length > 0 && { "proven AS": proofsFrom(seams, proven, written("p")) }),
   };
 };
@@ -87,7 +89,7 @@ export const insertArrivals = (
   session: SyncSession,
   events: readonly (ArrivedEvent & { arrival: Arrival })[],
 ): void => {
-  session.run(insertFrom(session.seams.rowsFrom("w", columnsOf(events))));
+  session.run(insertFrom(session.seams.rowsFrom("w", ownColumns(events))));
   const proven = proofsOf(events);
   if (proven.length > 0) session.run(proofsFrom(session.seams, proven, sql`WHERE true`));
 };

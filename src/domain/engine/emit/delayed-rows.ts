@@ -1,4 +1,5 @@
 import type { Instant } from "../../../kit/clock.ts";
+import { countOf } from "../../../kit/count-of.ts";
 import { fitting } from "../../../kit/fitting.ts";
 import type { Cursor } from "../../../kit/page.ts";
 import {
@@ -10,24 +11,20 @@ import {
 } from "../../../kit/round-robin.ts";
 import { sql } from "../../../kit/sql.ts";
 import type { Session, Store } from "../../../store/store.ts";
+import type { RowOf } from "../../../store/tables/row.ts";
 import { noteGrown } from "../quotas/charge.ts";
 
-export interface DelayedRow {
-  id: string;
-  environment_id: string;
-  name: string;
-  version: number;
+export interface DelayedRow
+  extends RowOf<
+    "delayed_events",
+    "id, environment_id, name, version, metadata, idempotency_key, run_id, due_at, created_at"
+  > {
   /** JSON texts. */
   data: string;
-  metadata: string | null;
-  idempotency_key: string | null;
-  run_id: string | null;
   /** 1 when its sender may not start the function of its name. */
   start_refused: number;
   /** JSON text of a Starter; null for a row that a program older than 0.41 made. */
   sender: string | null;
-  due_at: Instant;
-  created_at: Instant;
 }
 
 export const bytesOf = ({ data, metadata }: Pick<DelayedRow, "data" | "metadata">): number =>
@@ -71,11 +68,8 @@ export const listDelayed = (
     ])} ORDER BY due_at, id LIMIT ${limit}`,
   );
 
-export async function countDelayed(store: Store, environmentId: string, most: number): Promise<number> {
-  const row = await store.one<{ count: number }>(sql`SELECT count(*) AS count FROM (
-    SELECT 1 FROM delayed_events WHERE environment_id = ${environmentId} LIMIT ${most}) counted`);
-  return row?.count ?? 0;
-}
+export const countDelayed = (store: Store, environmentId: string, most: number): Promise<number> =>
+  countOf(store, sql`FROM delayed_events WHERE environment_id = ${environmentId}`, most);
 
 /** Answers whether it was still to be emitted. Locks: the event's row. */
 export async function deleteDelayed(session: Session, environmentId: string, id: string): Promise<boolean> {

@@ -1,4 +1,5 @@
 import type { Instant } from "../../../kit/clock.ts";
+import { columnsOf } from "../../../kit/columns.ts";
 import { ownKeyMark, storedKey, webhookKeyStart } from "../../../kit/idempotency-key.ts";
 import { idempotencyKeptMs, webhookKeyKeptMs } from "../../../kit/limits.ts";
 import { type Ctes, column, type Sql, sql } from "../../../kit/sql.ts";
@@ -110,8 +111,7 @@ const eventLog: AppendLog<NewEvent> = {
   keyUse: sql.raw("key_use"),
   keyRunIds: sql.raw("run_ids"),
   keyColumns: (events) => ({
-    id: column.text(events.map((e) => e.id)),
-    environment_id: column.text(events.map((e) => e.environmentId)),
+    ...columnsOf(events, { text: "id environmentId" }),
     key: column.text(events.map(storedKey)),
     ...keyColumns(events),
   }),
@@ -309,8 +309,7 @@ function write(
       ${shownKey(events)}, run_id${furtherNames(further)}
     FROM ${rowsFrom("i", {
       ...eventColumns(events, further),
-      position: column.bigint(logged.map((l) => l.position)),
-      at: column.bigint(logged.map((l) => l.at)),
+      ...columnsOf(logged, { bigint: "position at" }),
     })}`);
   if (appends && hasRuns(events)) linkRunsSync(session, events);
   const arrived = arrivedIn(events);

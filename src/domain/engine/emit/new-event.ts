@@ -1,3 +1,4 @@
+import { columnsOf } from "../../../kit/columns.ts";
 import { ownKeyMark, storedKey } from "../../../kit/idempotency-key.ts";
 import { column, sql } from "../../../kit/sql.ts";
 import type { SchemaMark } from "../../log/schemas/service.ts";
@@ -53,15 +54,8 @@ export const furtherOf = (events: readonly NewEvent[], appends: boolean): Furthe
 });
 
 export const eventColumns = (events: readonly NewEvent[], { appends, governed }: Further) => ({
-  id: column.text(events.map((e) => e.id)),
-  environment_id: column.text(events.map((e) => e.environmentId)),
-  name: column.text(events.map((e) => e.name)),
-  version: column.bigint(events.map((e) => e.version)),
-  data: column.text(events.map((e) => e.data)),
-  metadata: column.text(events.map((e) => e.metadata)),
-  source: column.text(events.map((e) => e.source)),
+  ...columnsOf(events, { text: "id environmentId name data metadata source runId", bigint: "version" }),
   key: column.text(events.map(storedKey)),
-  run_id: column.text(events.map((e) => e.runId)),
   ...(appends && entityColumns(events)),
   ...(governed && {
     schema_hash: column.text(events.map((e) => e.schema?.hash ?? null)),

@@ -10,7 +10,7 @@ import { PubSubService } from "../../../gen/svc/v1/pubsub_pb.ts";
 import { SvcService } from "../../../gen/svc/v1/svc_pb.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
 import { valueBytes } from "../../../kit/cut-values.ts";
-import { described } from "../../../kit/described.ts";
+import { described, maybe, shape } from "../../../kit/described.ts";
 import { invalid } from "../../../kit/fault.ts";
 import { type Call, listed, rpc, type Thing, unary } from "../../../kit/operation.ts";
 import { lastPosition } from "../../../kit/sequence.ts";
@@ -37,15 +37,11 @@ const Emit = Type.Object({
 });
 
 const Delayed = Type.Object({
-  id: Type.String({ description: "Id of the delayed event (`dly_…`)." }),
-  name: Type.String({ description: "Name of the event." }),
-  due_at: Type.String({ format: "date-time", description: "When it is to be emitted." }),
-  created_at: Type.String({ format: "date-time", description: "When it was sent in." }),
-  sent_by: Type.Optional(
-    Type.String({
-      description: "Id of the key or user that sent it in, and must be one who may, at its time.",
-    }),
-  ),
+  id: shape.text("Id of the delayed event (`dly_…`)."),
+  name: shape.text("Name of the event."),
+  due_at: shape.time("When it is to be emitted."),
+  created_at: shape.time("When it was sent in."),
+  sent_by: maybe.text("Id of the key or user that sent it in, and must be one who may, at its time."),
 });
 
 const Batch = Type.Object({ events: Type.Array(Emit) });
@@ -186,9 +182,7 @@ const delayedOperations = (delays: DelayedEvents) => [
     input: Type.Object({ limit: Type.Optional(Type.Integer()), cursor: text }),
     output: Type.Object({
       events: Type.Array(Delayed, { description: "Events that are emitted later." }),
-      next_cursor: Type.Optional(
-        Type.String({ description: "Where the next page begins; absent on the last." }),
-      ),
+      next_cursor: maybe.text("Where the next page begins; absent on the last."),
     }),
     rest: "GET /api/v1/delayed-events",
     lists: listed(namesOf, { under: "events" }),
@@ -239,19 +233,18 @@ const logOperations = (log: EventLog, schemas: Upcasts) => [
     }),
     output: Type.Object({
       events: Type.Array(EventRecord, { description: "Events, newest first." }),
-      count: Type.Integer({ description: "How many events the page has." }),
-      limit: Type.Integer({ description: "How many events the page may have." }),
+      count: shape.count("How many events the page has."),
+      limit: shape.count("How many events the page may have."),
       next_cursor: Type.Optional(Type.String()),
       prev_cursor: Type.Optional(Type.String()),
       has_next: Type.Boolean(),
       has_prev: Type.Boolean(),
       approx_total: Type.Integer(),
       approx_total_capped: Type.Boolean(),
-      truncated: Type.Boolean({
-        description:
-          "The page ended because so many events had been looked at: its cursor goes on behind them.",
-      }),
-      scanned: Type.Integer({ description: "How many events were looked at, where truncated." }),
+      truncated: shape.flag(
+        "The page ended because so many events had been looked at: its cursor goes on behind them.",
+      ),
+      scanned: shape.count("How many events were looked at, where truncated."),
     }),
     rest: "GET /api/v1/events",
     async handle({ schemaVersion, max_value_bytes, ...input }, call) {
@@ -293,19 +286,16 @@ const logOperations = (log: EventLog, schemas: Upcasts) => [
     output: Type.Object({
       names: Type.Array(
         Type.Object({
-          name: Type.String({ description: "Name that events have." }),
-          count: Type.Integer({ description: "How many of the events have the name." }),
+          name: shape.text("Name that events have."),
+          count: shape.count("How many of the events have the name."),
         }),
         { description: "Names with their counts, most frequent first." },
       ),
-      scanned: Type.Integer({
-        description:
-          "How many events were looked at, the newest of the time asked for, whether they match or not.",
-      }),
-      truncated: Type.Boolean({
-        description: "There are older events that were not looked at, or more names than are shown.",
-      }),
-      scan_cap: Type.Integer({ description: "How many events are looked at, at most." }),
+      scanned: shape.count(
+        "How many events were looked at, the newest of the time asked for, whether they match or not.",
+      ),
+      truncated: shape.flag("There are older events that were not looked at, or more names than are shown."),
+      scan_cap: shape.count("How many events are looked at, at most."),
     }),
     rest: "GET /api/v1/events/names",
     lists: listed(namesOf, { under: "names" }),

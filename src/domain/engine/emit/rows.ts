@@ -1,14 +1,11 @@
 import type { Instant } from "../../../kit/clock.ts";
-import { column, sql } from "../../../kit/sql.ts";
+import { columnsOf } from "../../../kit/columns.ts";
+import { sql } from "../../../kit/sql.ts";
 import type { Session, Store } from "../../../store/store.ts";
+import type { RowOf } from "../../../store/tables/row.ts";
 
-export interface UsedEventKey {
-  environment_id: string;
-  key: string;
-  kind: string;
-  function_id: string | null;
-  event_id: string;
-  run_ids: string;
+export interface UsedEventKey
+  extends RowOf<"idempotency_keys", "environment_id, key, kind, function_id, event_id, run_ids"> {
   position: number | null;
   entity_version: number | null;
 }
@@ -21,8 +18,7 @@ export function findKeys(
   return store.all(sql`SELECT k.environment_id, k.key, k.kind, k.function_id, k.event_id, k.run_ids, v.position,
       v.entity_version
     FROM ${store.seams.rowsFrom("i", {
-      environment_id: column.text(keys.map((k) => k.environmentId)),
-      key: column.text(keys.map((k) => k.key)),
+      ...columnsOf(keys, { text: "environmentId key" }),
     })} JOIN idempotency_keys k ON k.environment_id = i.environment_id AND k.key = i.key
       LEFT JOIN events v ON v.id = k.event_id AND v.environment_id = k.environment_id`);
 }

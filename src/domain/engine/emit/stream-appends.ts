@@ -1,11 +1,13 @@
 import type { Clock } from "../../../kit/clock.ts";
+import { columnsOf } from "../../../kit/columns.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
 import { claimKeys, type KeyClaims } from "../../../kit/key-claims.ts";
 import type { Counter } from "../../../kit/metrics.ts";
 import { type SizedCache, sizedCache } from "../../../kit/sized-cache.ts";
-import { column, type Sql, sql } from "../../../kit/sql.ts";
+import { type Sql, sql } from "../../../kit/sql.ts";
 import type { Watch } from "../../../kit/watch.ts";
 import type { Session, Store } from "../../../store/store.ts";
+import type { RowOf } from "../../../store/tables/row.ts";
 import type { EmitUnit, ReservedEvent } from "./prepare.ts";
 import type { UsedEventKey } from "./rows.ts";
 import type { EntityDraft } from "./rules.ts";
@@ -201,13 +203,7 @@ function refusalOf(
   });
 }
 
-interface StreamHeadRow {
-  environment_id: string;
-  entity_id: string;
-  entity_type: string;
-  version: number;
-  deleted_at: number | null;
-}
+type StreamHeadRow = RowOf<"streams", "environment_id, entity_id, entity_type, version, deleted_at">;
 
 /** Rows are locked in the order of their keys. */
 const headsQuery = (
@@ -216,7 +212,6 @@ const headsQuery = (
   hold: boolean,
 ): Sql => sql`SELECT s.environment_id, s.entity_id, s.entity_type, s.version, s.deleted_at
   FROM ${seams.rowsFrom("i", {
-    environment_id: column.text(places.map((one) => one.environmentId)),
-    entity_id: column.text(places.map((one) => one.entityId)),
+    ...columnsOf(places, { text: "environmentId entityId" }),
   })} JOIN streams s ON s.environment_id = i.environment_id AND s.entity_id = i.entity_id
   ${hold ? sql`ORDER BY s.environment_id, s.entity_id ${seams.holdRow}` : sql.empty}`;

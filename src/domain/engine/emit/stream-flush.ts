@@ -1,4 +1,5 @@
 import type { Instant } from "../../../kit/clock.ts";
+import { columnsOf } from "../../../kit/columns.ts";
 import { type Ctes, column, type Sql, sql } from "../../../kit/sql.ts";
 import { raiseMark, type Seams, StoreError, type SyncSession } from "../../../store/store.ts";
 import type { EntityDraft } from "./rules.ts";
@@ -39,11 +40,7 @@ export const entityColumns = (events: readonly PlacedEvent[]) => ({
 });
 
 const moveColumns = (streams: readonly StreamMove[]) => ({
-  environment_id: column.text(streams.map((one) => one.environmentId)),
-  entity_id: column.text(streams.map((one) => one.entityId)),
-  entity_type: column.text(streams.map((one) => one.entityType)),
-  base: column.bigint(streams.map((one) => one.base)),
-  count: column.bigint(streams.map((one) => one.count)),
+  ...columnsOf(streams, { text: "environmentId entityId entityType", bigint: "base count" }),
 });
 
 /** Moves each stream by its count; a new one begins at 0. `version` is then checked against `base + count` */
@@ -115,8 +112,7 @@ export function linkRunsSync(session: SyncSession, events: readonly PlacedEvent[
     linkFrom(
       session.seams.rowsFrom("i", {
         ...entityColumns(events),
-        run_id: column.text(events.map(({ runId }) => runId)),
-        environment_id: column.text(events.map(({ environmentId }) => environmentId)),
+        ...columnsOf(events, { text: "runId environmentId" }),
       }),
       sql.raw("e.run_id = i.run_id"),
     ),

@@ -2,6 +2,7 @@ import type { JsonObject } from "@bufbuild/protobuf";
 import { Type } from "@sinclair/typebox";
 import { rfc3339 } from "../../../kit/clock.ts";
 import { CutValueRecord, cutValues } from "../../../kit/cut-values.ts";
+import { maybe, shape } from "../../../kit/described.ts";
 import { storedJson } from "../../../kit/payload-json.ts";
 import { eventFields, keyField } from "../../../kit/stored-event.ts";
 import { type DataMessage, dataOf, withNumbers } from "../../../kit/wkt.ts";
@@ -43,12 +44,12 @@ export function fromBody(
 
 /** An event as REST shows it. */
 export const EventRecord = Type.Object({
-  id: Type.String({ description: "Id of the event (`evt_…`)." }),
-  name: Type.String({ description: "Name of the event." }),
+  id: shape.text("Id of the event (`evt_…`)."),
+  name: shape.text("Name of the event."),
   data: Type.Unknown({ description: "Payload of the event: any JSON." }),
-  source: Type.String({ description: "Where the event came from: `api`, `cron`, `webhook` and others." }),
-  version: Type.Integer({ description: "Version of the event's schema." }),
-  sequence: Type.String({ description: "64-bit position in the environment's log" }),
+  source: shape.text("Where the event came from: `api`, `cron`, `webhook` and others."),
+  version: shape.count("Version of the event's schema."),
+  sequence: shape.text("64-bit position in the environment's log"),
   timestamp: Type.String({ format: "date-time" }),
   created_at: Type.String({ format: "date-time" }),
   processed: Type.Boolean(),
@@ -59,10 +60,8 @@ export const EventRecord = Type.Object({
   entity_version: Type.Optional(Type.Integer()),
   run_id: Type.Optional(Type.String()),
   redacted_at: Type.Optional(Type.String({ format: "date-time" })),
-  schema_hash: Type.Optional(Type.String({ description: "The schema that its data was checked by." })),
-  schema_breach: Type.Optional(
-    Type.String({ description: "The rule that it broke, where the environment only warns." }),
-  ),
+  schema_hash: maybe.text("The schema that its data was checked by."),
+  schema_breach: maybe.text("The rule that it broke, where the environment only warns."),
   cut_values: Type.Optional(
     Type.Array(CutValueRecord, { description: "What is left out as larger than was asked for." }),
   ),

@@ -1,28 +1,25 @@
 import { Type } from "@sinclair/typebox";
 import { ErrorService } from "../../../gen/svc/v1/error_pb.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
+import { shape } from "../../../kit/described.ts";
 import { missing } from "../../../kit/fault.ts";
 import { type Call, listedById, type Operation, rpc, unary } from "../../../kit/operation.ts";
 import { instantOf } from "../../../kit/wkt.ts";
 import type { ErrorGroupRow, ErrorGroups } from "./service.ts";
 import { groupJson, toGroup } from "./wire.ts";
 
-const said = (description: string) => Type.String({ description });
 const text = (description: string) => Type.Optional(Type.String({ maxLength: 2_048, description }));
-const time = (description: string) => Type.String({ format: "date-time", description });
 
 export const GroupOut = Type.Object({
-  id: said("ListRuns takes it as error_group."),
-  function_id: said("Whose runs failed."),
-  code: said("Of the error; empty for none."),
-  message: said("Without numbers, ids and quoted values."),
-  frame: said("The first frame of the stack, without its line."),
-  count: Type.Integer({
-    description: "Failures so far; 0 for a caller from whom deny policies may keep runs.",
-  }),
-  first_seen_at: time("Of the first failure."),
-  last_seen_at: time("Of the last failure."),
-  sample_run_id: said("The newest run that failed so."),
+  id: shape.text("ListRuns takes it as error_group."),
+  function_id: shape.text("Whose runs failed."),
+  code: shape.text("Of the error; empty for none."),
+  message: shape.text("Without numbers, ids and quoted values."),
+  frame: shape.text("The first frame of the stack, without its line."),
+  count: shape.count("Failures so far; 0 for a caller from whom deny policies may keep runs."),
+  first_seen_at: shape.time("Of the first failure."),
+  last_seen_at: shape.time("Of the last failure."),
+  sample_run_id: shape.text("The newest run that failed so."),
 });
 
 const read = { action: "runs:read", reads: true, waitsFor: "log" } as const;
@@ -55,13 +52,13 @@ export const errorsOperations = (errors: ErrorGroups): Operation[] => [
     }),
     output: Type.Object({
       groups: Type.Array(GroupOut, { description: "Groups, those seen last first." }),
-      next_cursor: said("Of the next page; empty at the end."),
+      next_cursor: shape.text("Of the next page; empty at the end."),
     }),
     rest: {
       route: "GET /api/v1/errors",
-      encode: ({ groups, nextCursor = "" }: GroupsPage) => ({
-        status: 200,
-        body: { groups: groups.map(groupJson), next_cursor: nextCursor },
+      json: ({ groups, nextCursor = "" }: GroupsPage) => ({
+        groups: groups.map(groupJson),
+        next_cursor: nextCursor,
       }),
     },
     rpc: rpc(
@@ -89,10 +86,7 @@ export const errorsOperations = (errors: ErrorGroups): Operation[] => [
       id: Type.String({ minLength: 1, maxLength: 200, description: "Id of the group (`err_…`)." }),
     }),
     output: GroupOut,
-    rest: {
-      route: "GET /api/v1/errors/{id}",
-      encode: (group: ErrorGroupRow) => ({ status: 200, body: groupJson(group) }),
-    },
+    rest: { route: "GET /api/v1/errors/{id}", json: groupJson },
     rpc: rpc(ErrorService.method.getErrorGroup, ({ id }) => ({ id }), toGroup),
     async handle({ id }, call) {
       const [group] = await shownTo(call, [await errors.get(call.environmentId, id)]);

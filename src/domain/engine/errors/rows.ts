@@ -2,18 +2,12 @@ import type { Instant } from "../../../kit/clock.ts";
 import type { Cursor } from "../../../kit/page.ts";
 import { sql } from "../../../kit/sql.ts";
 import type { StoreReader } from "../../../store/store.ts";
+import type { RowOf } from "../../../store/tables/row.ts";
 
-export interface ErrorGroupRow {
-  id: string;
-  function_id: string;
-  code: string;
-  message: string;
-  frame: string;
-  count: number;
-  first_seen_at: Instant;
-  last_seen_at: Instant;
-  sample_run_id: string;
-}
+export type ErrorGroupRow = RowOf<
+  "error_groups",
+  "id, function_id, code, message, frame, count, first_seen_at, last_seen_at, sample_run_id"
+>;
 
 const fields = sql.raw(
   "id, function_id, code, message, frame, count, first_seen_at, last_seen_at, sample_run_id",

@@ -1,4 +1,5 @@
 import type { Instant } from "../../../kit/clock.ts";
+import { columnsOf } from "../../../kit/columns.ts";
 import {
   type DueRows,
   environmentsDue,
@@ -8,6 +9,7 @@ import {
 } from "../../../kit/round-robin.ts";
 import { column, sql } from "../../../kit/sql.ts";
 import type { Session, Store } from "../../../store/store.ts";
+import type { RowOf } from "../../../store/tables/row.ts";
 
 /** A run that failed for good, whose event is still to be emitted. */
 export interface FailedRunRow {
@@ -39,20 +41,19 @@ export async function takeFailed(
   );
   if (found.length > 0)
     await session.run(sql`UPDATE failed_runs SET due_at = ${sql.bigint(until)}
-      FROM ${session.seams.rowsFrom("v", columnsOf(found))} WHERE ${same}`);
+      FROM ${session.seams.rowsFrom("v", ownColumns(found))} WHERE ${same}`);
   return found;
 }
 
-const columnsOf = (list: readonly FailedRunRow[]) => ({
-  run_id: column.text(list.map((row) => row.run_id)),
-  failed_at: column.bigint(list.map((row) => row.failed_at)),
+const ownColumns = (list: readonly FailedRunRow[]) => ({
+  ...columnsOf(list, { text: "run_id", bigint: "failed_at" }),
 });
 const same = sql.raw("failed_runs.run_id = v.run_id AND failed_runs.failed_at = v.failed_at");
 
 /** Answers the runs whose rows were still there. */
 export async function forgetFailed(session: Session, list: readonly FailedRunRow[]): Promise<Set<string>> {
   const gone = await session.all<{ run_id: string }>(sql`DELETE FROM failed_runs WHERE EXISTS (
-    SELECT 1 FROM ${session.seams.rowsFrom("v", columnsOf(list))} WHERE ${same})
+    SELECT 1 FROM ${session.seams.rowsFrom("v", ownColumns(list))} WHERE ${same})
     AND run_id ${session.seams.among(column.text(list.map((row) => row.run_id)))} RETURNING run_id`);
   return new Set(gone.map(({ run_id }) => run_id));
 }
@@ -62,17 +63,14 @@ export async function nextFailedAt(store: Store): Promise<Instant | undefined> {
   return row?.at ?? undefined;
 }
 
-export interface FailedRunFacts {
+export interface FailedRunFacts
+  extends RowOf<
+    "runs",
+    "environment_id, function_id, function_version, event_id, event_name, attempt, ended_at"
+  > {
   run_id: string;
-  environment_id: string;
-  function_id: string;
-  function_version: number;
-  event_id: string;
-  event_name: string;
-  attempt: number;
   /** JSON text of a RunError; of a run that was resumed since, not the error that it failed with. */
   error: string | null;
-  ended_at: Instant | null;
 }
 
 /** Of these runs, those that are still there. */

@@ -1,5 +1,7 @@
+import { inCamelCase } from "../../../kit/cases.ts";
 import { sql } from "../../../kit/sql.ts";
 import type { Session, Store } from "../../../store/store.ts";
+import type { RowOf } from "../../../store/tables/row.ts";
 import type { FunctionRecord } from "./definition.ts";
 
 export type ChangeType = "update" | "status_change" | "rollback" | "delete";
@@ -9,31 +11,20 @@ export type ChangeType = "update" | "status_change" | "rollback" | "delete";
  */
 export type FunctionChange = ReturnType<typeof toChange>;
 
-interface FunctionHistoryRow {
-  event_id: string;
+const names =
+  "event_id, entity_version, function_id, snapshot, change_type, change_reason, actor_id, recorded_at";
+const columns = sql.raw(names);
+
+interface FunctionHistoryRow extends RowOf<"function_history", typeof names> {
+  /** 1, 2, 3, … for each function, also when it was deleted and registered again. */
   entity_version: number;
-  function_id: string;
-  snapshot: string;
   change_type: ChangeType;
-  change_reason: string | null;
-  actor_id: string;
-  recorded_at: number;
 }
 
-const columns = sql.raw(
-  "event_id, entity_version, function_id, snapshot, change_type, change_reason, actor_id, recorded_at",
-);
-
 const toChange = (row: FunctionHistoryRow) => ({
-  eventId: row.event_id,
-  /** 1, 2, 3, … for each function, also when it was deleted and registered again. */
-  entityVersion: row.entity_version,
-  functionId: row.function_id,
+  ...inCamelCase(row),
   snapshot: JSON.parse(row.snapshot) as FunctionRecord,
-  changeType: row.change_type,
   changeReason: row.change_reason ?? "",
-  actorId: row.actor_id,
-  recordedAt: row.recorded_at,
 });
 
 /** The caller holds the function's row, or is the first to register it. */

@@ -1,24 +1,19 @@
 import type { Instant } from "../../../kit/clock.ts";
+import { countOf } from "../../../kit/count-of.ts";
 import { countCap } from "../../../kit/limits.ts";
 import { type Sql, sql } from "../../../kit/sql.ts";
 import { containsIgnoringCase } from "../../../kit/sql-contains.ts";
 import { storedJson } from "../../../kit/stored-json.ts";
 import type { Session, Store, StoreReader } from "../../../store/store.ts";
+import type { RowOf } from "../../../store/tables/row.ts";
 import type { FunctionDefinition, FunctionRecord, FunctionStatus } from "./definition.ts";
 import { bytesOf, cronsOf, undoOnOf } from "./rules.ts";
 import { laneLimitOf, pacedOf, throttleGapUs } from "./start-options.ts";
 
-interface FunctionRow {
-  environment_id: string;
-  id: string;
-  slug: string;
-  name: string;
+interface FunctionRow
+  extends RowOf<"functions", "environment_id, id, slug, name, version, definition, created_at, updated_at"> {
   mode: FunctionDefinition["mode"];
   status: FunctionStatus;
-  version: number;
-  definition: string;
-  created_at: number;
-  updated_at: number;
 }
 
 const columns = sql.raw(
@@ -102,11 +97,8 @@ export async function listFunctions(
   return rows.map(toRecord);
 }
 
-export async function countFunctions(store: Store, filter: FunctionFilter): Promise<number> {
-  const row = await store.one<{ count: number }>(sql`SELECT count(*) AS count FROM (
-    SELECT 1 FROM functions ${sql.where(conditions(filter))} LIMIT ${countCap}) counted`);
-  return row?.count ?? 0;
-}
+export const countFunctions = (store: Store, filter: FunctionFilter): Promise<number> =>
+  countOf(store, sql`FROM functions ${sql.where(conditions(filter))}`, countCap);
 
 /** Fails as `unique` when the id or the slug is taken, also by who committed a moment ago. */
 export async function insertFunction(session: Session, record: FunctionRecord): Promise<void> {

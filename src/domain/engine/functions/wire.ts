@@ -1,11 +1,13 @@
 import type { JsonObject, MessageInitShape } from "@bufbuild/protobuf";
-import type { FunctionHistoryEntrySchema, RegisterFunctionRequest } from "../../../gen/svc/v1/svc_pb.ts";
+import { FunctionHistoryEntrySchema, type RegisterFunctionRequest } from "../../../gen/svc/v1/svc_pb.ts";
 import {
   ExecutionMode,
   type FunctionSchema,
   FunctionStatus as FunctionStatusWire,
 } from "../../../gen/svc/v1/types_pb.ts";
 import { pinGraceMsDefault } from "../../../kit/limits.ts";
+import { fieldsFor } from "../../../kit/message-fields.ts";
+import { stated } from "../../../kit/stated.ts";
 import { jsonOf, timestampOf } from "../../../kit/wkt.ts";
 import type { FunctionRecord, FunctionStatus } from "./definition.ts";
 import type { FunctionChange } from "./history.ts";
@@ -49,9 +51,7 @@ export function fromRegisterMessage(m: RegisterFunctionRequest): RegisterInput {
         maxDelayMs: m.retry.maxDelayMs,
       },
     }),
-    ...(m.retryAttempts !== undefined && { retryAttempts: m.retryAttempts }),
-    ...(m.retryDelayMs !== undefined && { retryDelayMs: m.retryDelayMs }),
-    ...(m.retryBackoff !== undefined && { retryBackoff: m.retryBackoff }),
+    ...stated({ retryAttempts: m.retryAttempts, retryDelayMs: m.retryDelayMs, retryBackoff: m.retryBackoff }),
     timeoutMs: m.timeoutMs,
     ...(m.concurrency && { concurrency: { limit: m.concurrency.limit, key: m.concurrency.key } }),
     ...(m.debounce && {
@@ -131,17 +131,13 @@ export function toFunctionMessage(record: ServedRecord): MessageInitShape<typeof
   };
 }
 
+const ofChange = fieldsFor(FunctionHistoryEntrySchema);
+
 export const toHistoryEntry = (
   change: FunctionChange,
 ): MessageInitShape<typeof FunctionHistoryEntrySchema> => ({
-  eventId: change.eventId,
-  entityVersion: BigInt(change.entityVersion),
-  functionId: change.functionId,
+  ...ofChange(change, "eventId entityVersion functionId actorId changeReason changeType recordedAt"),
   functionSnapshot: toFunctionMessage(change.snapshot),
-  actorId: change.actorId,
-  changeReason: change.changeReason,
-  changeType: change.changeType,
-  recordedAt: timestampOf(change.recordedAt),
 });
 
 const flowOfMessage = ({

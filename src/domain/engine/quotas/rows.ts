@@ -1,3 +1,4 @@
+import { countOf } from "../../../kit/count-of.ts";
 import { runFailedEvent } from "../../../kit/event-names.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import type { Session, Store, StoreReader } from "../../../store/store.ts";
@@ -26,11 +27,8 @@ export const limitedAmong = (
     ORDER BY environment_id`);
 
 /** Runs that are not over, counted up to `most`. */
-export async function countActive(reader: StoreReader, environmentId: string, most: number): Promise<number> {
-  const row = await reader.one<{ count: number }>(sql`SELECT count(*) AS count FROM (
-    SELECT 1 FROM executions WHERE environment_id = ${environmentId} LIMIT ${most}) counted`);
-  return row?.count ?? 0;
-}
+export const countActive = (reader: StoreReader, environmentId: string, most: number): Promise<number> =>
+  countOf(reader, sql`FROM executions WHERE environment_id = ${environmentId}`, most);
 
 export async function countBytes(session: Session, environmentId: string): Promise<number> {
   const ofPayloads = sql`SELECT sum(octet_length(data) + COALESCE(octet_length(metadata), 0)) AS bytes`;

@@ -1,11 +1,12 @@
 import { Type } from "@sinclair/typebox";
-import { described } from "../../../kit/described.ts";
+import { described, shape } from "../../../kit/described.ts";
+import { stated } from "../../../kit/stated.ts";
 import type { QuotaUse } from "./service.ts";
 
 const count = Type.Integer();
 
 export const QuotaShape = Type.Object({
-  quota: Type.String({ description: "`runs_per_minute`, `stored_bytes` or `concurrent_runs`." }),
+  quota: shape.text("`runs_per_minute`, `stored_bytes` or `concurrent_runs`."),
   limit: described(count, "The lower of both limits."),
   used: described(count, "What is used now."),
   platform_limit: Type.Optional(described(count, "The limit that the platform has set.")),
@@ -14,6 +15,5 @@ export const QuotaShape = Type.Object({
 
 export const quotaJson = ({ quota, limit, used, platform, own }: QuotaUse) => ({
   ...{ quota, limit, used },
-  ...(platform !== undefined && { platform_limit: platform }),
-  ...(own !== undefined && { own_limit: own }),
+  ...stated({ platform_limit: platform, own_limit: own }),
 });

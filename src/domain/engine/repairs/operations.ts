@@ -1,7 +1,9 @@
 import { type Static, Type } from "@sinclair/typebox";
 import { type RepairFilter as FilterMessage, RepairService } from "../../../gen/svc/v1/repair_pb.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
+import { maybe, shape } from "../../../kit/described.ts";
 import { type Call, listed, listedById, type Operation, rpc, unary } from "../../../kit/operation.ts";
+import { stated } from "../../../kit/stated.ts";
 import { instantOf } from "../../../kit/wkt.ts";
 import { AttributeFilterShape } from "../attributes/rules.ts";
 import { filterOfMessage } from "../attributes/wire.ts";
@@ -25,8 +27,6 @@ const text = (description: string) => Type.Optional(Type.String({ maxLength: 2_0
 /** Empty it would mean all runs. */
 const bound = (description: string) =>
   Type.Optional(Type.String({ minLength: 1, maxLength: 2_048, description }));
-const said = (description: string) => Type.String({ description });
-const count = (description: string) => Type.Integer({ description });
 
 const action = Type.String({ maxLength: 20, description: `One of ${repairActions.join(", ")}.` });
 
@@ -43,9 +43,7 @@ const Filter = Type.Object(
     ),
     since: bound("RFC 3339: created then or later."),
     until: bound("RFC 3339: created then or earlier."),
-    compensation_failed: Type.Optional(
-      Type.Boolean({ description: "Only runs with compensations that failed for good." }),
-    ),
+    compensation_failed: maybe.flag("Only runs with compensations that failed for good."),
     error_group: bound("Failures of this group."),
     event_name: bound("Runs that an event of this name started."),
     error_text: bound(
@@ -70,12 +68,12 @@ const page = {
 };
 
 export const ItemOut = Type.Object({
-  run_id: said("Id of the run (`run_…`)."),
-  function_id: said("Id of its function."),
-  outcome: said(`One of ${repairOutcomes.join(", ")}.`),
-  error: Type.Optional(said("Why it is not done.")),
-  event_id: Type.Optional(said("Of a replay: the event that the run was started on.")),
-  at: Type.String({ format: "date-time", description: "Since when the item has its outcome." }),
+  run_id: shape.text("Id of the run (`run_…`)."),
+  function_id: shape.text("Id of its function."),
+  outcome: shape.text(`One of ${repairOutcomes.join(", ")}.`),
+  error: maybe.text("Why it is not done."),
+  event_id: maybe.text("Of a replay: the event that the run was started on."),
+  at: shape.time("Since when the item has its outcome."),
 });
 
 const filterIn = ({
@@ -88,12 +86,8 @@ const filterIn = ({
   ...rest
 }: Static<typeof Filter> = {}) => ({
   ...rest,
-  ...(compensation_failed !== undefined && { compensationFailed: compensation_failed }),
-  ...(error_group !== undefined && { errorGroup: error_group }),
-  ...(event_name !== undefined && { eventName: event_name }),
-  ...(error_text !== undefined && { errorText: error_text }),
-  ...(function_id !== undefined && { functionId: function_id }),
-  ...(event_id !== undefined && { eventId: event_id }),
+  ...stated({ compensationFailed: compensation_failed, errorGroup: error_group, eventName: event_name }),
+  ...stated({ errorText: error_text, functionId: function_id, eventId: event_id }),
 });
 
 /** Unset fields of a message are empty. */
@@ -132,18 +126,18 @@ export const repairsOperations = (repairs: Repairs): Operation[] => [
 ];
 
 export const RepairPreviewShape = Type.Object({
-  total_count: count("Runs that match, counted up to 100,000."),
-  truncated: Type.Boolean({ description: "There are more than were counted." }),
+  total_count: shape.count("Runs that match, counted up to 100,000."),
+  truncated: shape.flag("There are more than were counted."),
   by_status: Type.Record(Type.String(), Type.Integer(), {
     description: "How many of them have which status.",
   }),
   samples: Type.Array(
     Type.Object({
-      run_id: said("Id of the run (`run_…`)."),
-      function_id: said("Id of its function."),
-      status: said("As it is now."),
-      event_name: said("What started it."),
-      created_at: Type.String({ format: "date-time", description: "When it was created." }),
+      run_id: shape.text("Id of the run (`run_…`)."),
+      function_id: shape.text("Id of its function."),
+      status: shape.text("As it is now."),
+      event_name: shape.text("What started it."),
+      created_at: shape.time("When it was created."),
     }),
     { description: "The newest runs that match." },
   ),
@@ -156,10 +150,7 @@ const previewOperations = ({ views }: Repairs): Operation[] => [
     summary: "How many runs a repair would select, and ten of them.",
     input: Type.Object({ action, filter: Type.Optional(Filter) }),
     output: RepairPreviewShape,
-    rest: {
-      route: "POST /api/v1/repairs/preview",
-      encode: (preview: RepairPreview) => ({ status: 200, body: previewJson(preview) }),
-    },
+    rest: { route: "POST /api/v1/repairs/preview", json: previewJson },
     rpc: rpc(
       method.previewRepair,
       (m) => ({ action: m.action, filter: filterOut(m.filter) }),
@@ -188,9 +179,7 @@ const startOperations = (repairs: Repairs): Operation[] => [
       action,
       filter: Type.Optional(Filter),
       step: text("Of rerun, patch and inject: the id or the name of a step."),
-      output_json: Type.Optional(
-        Type.String({ description: "Of patch and inject: the step's output as JSON text." }),
-      ),
+      output_json: maybe.text("Of patch and inject: the step's output as JSON text."),
       reason: text("Why; at most 1,024 characters."),
     }),
     output: RepairOut,
@@ -230,13 +219,13 @@ const readOperations = ({ views }: Repairs): Operation[] => [
     input: Type.Object(page),
     output: Type.Object({
       repairs: Type.Array(RepairOut, { description: "Repairs, newest first." }),
-      next_cursor: said("Of the next page."),
+      next_cursor: shape.text("Of the next page."),
     }),
     rest: {
       route: "GET /api/v1/repairs",
-      encode: (found: { repairs: ShownRepair[]; nextCursor: string }) => ({
-        status: 200,
-        body: { repairs: found.repairs.map(repairJson), next_cursor: found.nextCursor },
+      json: (found: { repairs: ShownRepair[]; nextCursor: string }) => ({
+        repairs: found.repairs.map(repairJson),
+        next_cursor: found.nextCursor,
       }),
     },
     rpc: rpc(
@@ -259,13 +248,13 @@ const readOperations = ({ views }: Repairs): Operation[] => [
     input: Type.Object({ ...Id.properties, outcome: text("Only these; all when left out."), ...page }),
     output: Type.Object({
       items: Type.Array(ItemOut, { description: "By the id of the run." }),
-      next_cursor: said("Of the next page."),
+      next_cursor: shape.text("Of the next page."),
     }),
     rest: {
       route: "GET /api/v1/repairs/{id}/items",
-      encode: (found: { items: ItemRow[]; nextCursor: string }) => ({
-        status: 200,
-        body: { items: found.items.map(itemJson), next_cursor: found.nextCursor },
+      json: (found: { items: ItemRow[]; nextCursor: string }) => ({
+        items: found.items.map(itemJson),
+        next_cursor: found.nextCursor,
       }),
     },
     rpc: rpc(

@@ -1,8 +1,11 @@
 import type { Instant } from "../../../kit/clock.ts";
+import { columnsOf } from "../../../kit/columns.ts";
+import { countOf } from "../../../kit/count-of.ts";
 import { gaugeCountMax } from "../../../kit/limits.ts";
 import type { Cursor } from "../../../kit/page.ts";
-import { column, type Sql, sql } from "../../../kit/sql.ts";
+import { type Sql, sql } from "../../../kit/sql.ts";
 import type { Session, Store, StoreReader } from "../../../store/store.ts";
+import type { RowOf } from "../../../store/tables/row.ts";
 import type { RepairOutcome } from "./rules.ts";
 
 export interface RepairKey {
@@ -10,28 +13,17 @@ export interface RepairKey {
   id: string;
 }
 
-export interface RepairRow extends RepairKey {
-  action: string;
-  status: string;
-  phase: string;
-  reason: string;
-  request: string;
-  starter: string;
-  started_by: string;
-  note: string;
-  cursor_at: Instant | null;
-  cursor_id: string | null;
+export interface RepairRow
+  extends RepairKey,
+    RowOf<
+      "repairs",
+      `action, status, phase, reason, request, starter, started_by, note, cursor_at, cursor_id, holder,
+  fence, lease_until, due_at, created_at, updated_at, ended_at`
+    > {
   /** How many runs are its items so far. */
   selected: number;
   /** JSON text; null until the repair is over. */
   counts: string | null;
-  holder: string | null;
-  fence: number;
-  lease_until: Instant;
-  due_at: Instant;
-  created_at: Instant;
-  updated_at: Instant;
-  ended_at: Instant | null;
 }
 
 const fields =
@@ -58,12 +50,8 @@ export const listRepairs = (
     ORDER BY created_at DESC, id DESC LIMIT ${limit}`);
 };
 
-export async function countOpen(reader: StoreReader, environmentId: string): Promise<number> {
-  const row = await reader.one<{ count: number }>(
-    sql`SELECT count(*) AS count FROM repairs WHERE environment_id = ${environmentId} AND ended_at IS NULL`,
-  );
-  return Number(row?.count ?? 0);
-}
+export const countOpen = (reader: StoreReader, environmentId: string): Promise<number> =>
+  countOf(reader, sql`FROM repairs WHERE environment_id = ${environmentId} AND ended_at IS NULL`);
 
 export const insertRepair = (session: Session, row: RepairRow): Promise<number> =>
   session.run(sql`INSERT INTO repairs (${fields}) VALUES (${row.environment_id}, ${row.id}, ${row.action},
@@ -163,11 +151,7 @@ export const insertItems = (
       tries, at, event_id)
     SELECT ${environment_id}, ${id}, i.run_id, i.function_id, i.outcome, i.error, 0, ${sql.bigint(at)}, i.event_id
     FROM ${session.seams.rowsFrom("i", {
-      run_id: column.text(items.map(({ runId }) => runId)),
-      function_id: column.text(items.map(({ functionId }) => functionId)),
-      outcome: column.text(items.map(({ outcome }) => outcome)),
-      error: column.text(items.map(({ error }) => error ?? null)),
-      event_id: column.text(items.map(({ eventId }) => eventId ?? null)),
+      ...columnsOf(items, { text: "runId functionId outcome error eventId" }),
     })} WHERE 1 = 1 ON CONFLICT (environment_id, repair_id, run_id) DO NOTHING`);
 
 /** A run whose turn it is, as it is now; `status` is null when it has expired. */
@@ -196,16 +180,17 @@ export async function pendingItems(
 }
 
 /** How many runs of the function are queued, counted up to `most`. */
-export async function countQueued(
+export const countQueued = (
   reader: StoreReader,
   { environmentId, functionId }: { environmentId: string; functionId: string },
   most: number,
-): Promise<number> {
-  const row = await reader.one<{ count: number }>(sql`SELECT count(*) AS count FROM (SELECT 1 FROM executions
-    WHERE environment_id = ${environmentId} AND function_id = ${functionId} AND state = 'queued'
-    LIMIT ${most}) counted`);
-  return Number(row?.count ?? 0);
-}
+): Promise<number> =>
+  countOf(
+    reader,
+    sql`FROM executions
+    WHERE environment_id = ${environmentId} AND function_id = ${functionId} AND state = 'queued'`,
+    most,
+  );
 
 /** In the transaction of the action; 0 when the run is no longer this holder's to act on. */
 export const takeItem = (
@@ -243,14 +228,7 @@ export const countItems = (
 ): Promise<{ outcome: RepairOutcome; count: number }[]> =>
   reader.all(sql`SELECT outcome, count(*) AS count FROM repair_items WHERE ${itemsOf(key)} GROUP BY outcome`);
 
-export interface ItemRow {
-  run_id: string;
-  function_id: string;
-  outcome: string;
-  error: string | null;
-  at: Instant;
-  event_id: string | null;
-}
+export type ItemRow = RowOf<"repair_items", "run_id, function_id, outcome, error, at, event_id">;
 
 export const listItems = (
   reader: StoreReader,

@@ -1,12 +1,15 @@
 import { Type } from "@sinclair/typebox";
+import {
+  PreviewRepairResponseSchema,
+  RepairItemSchema,
+  RepairSchema,
+} from "../../../gen/svc/v1/repair_pb.ts";
+import { snakeCase } from "../../../kit/cases.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
-import { isJsonObject, timestampOf, withNumbers } from "../../../kit/wkt.ts";
+import { maybe, shape } from "../../../kit/described.ts";
+import { isJsonObject, messageOf, withNumbers } from "../../../kit/wkt.ts";
 import { type ReplayRequest, replayAction } from "./replays/rules.ts";
-import type { RepairCounts } from "./rules.ts";
 import type { ItemRow, RepairPreview, ShownRepair } from "./views.ts";
-
-const big = (counts: Record<string, number> | RepairCounts) =>
-  Object.fromEntries(Object.entries(counts).map(([name, count]) => [name, BigInt(count)]));
 
 /** How far a replay is; undefined for other repairs. */
 function placesOf({ action, request, cursor_at }: ShownRepair["row"]): Record<string, number> | undefined {
@@ -18,20 +21,6 @@ function placesOf({ action, request, cursor_at }: ShownRepair["row"]): Record<st
   };
 }
 
-export const toRepair = ({ row, counts }: ShownRepair) => ({
-  ...{ id: row.id, action: row.action, status: row.status, phase: row.phase, reason: row.reason },
-  ...{ requestJson: row.request, startedBy: row.started_by, note: row.note },
-  counts: big(counts),
-  createdAt: timestampOf(row.created_at),
-  ...(row.ended_at !== null && { endedAt: timestampOf(row.ended_at) }),
-  ...placesOut(placesOf(row)),
-});
-
-const placesOut = (places: Record<string, number> = {}) => ({
-  ...{ position: BigInt(places.position ?? 0), liveFrom: BigInt(places.live_from ?? 0) },
-  ...{ fromPosition: BigInt(places.from_position ?? 0), toPosition: BigInt(places.to_position ?? 0) },
-});
-
 export const repairJson = ({ row, counts }: ShownRepair) => ({
   ...{ id: row.id, action: row.action, status: row.status, phase: row.phase, reason: row.reason },
   ...{ request: JSON.parse(row.request) as unknown, started_by: row.started_by, note: row.note, counts },
@@ -40,11 +29,10 @@ export const repairJson = ({ row, counts }: ShownRepair) => ({
   ...placesOf(row),
 });
 
-export const toItem = (row: ItemRow) => ({
-  ...{ runId: row.run_id, functionId: row.function_id, outcome: row.outcome },
-  ...{ error: row.error ?? "", at: timestampOf(row.at) },
-  eventId: row.event_id ?? "",
-});
+export function toRepair(shown: ShownRepair) {
+  const { request: _, ...json } = repairJson(shown);
+  return messageOf(RepairSchema)({ ...json, request_json: shown.row.request });
+}
 
 export const itemJson = (row: ItemRow) => ({
   ...{ run_id: row.run_id, function_id: row.function_id, outcome: row.outcome },
@@ -53,12 +41,7 @@ export const itemJson = (row: ItemRow) => ({
   at: rfc3339(row.at),
 });
 
-export const toPreview = ({ totalCount, isTruncated, byStatus, samples }: RepairPreview) => ({
-  ...{ totalCount: BigInt(totalCount), truncated: isTruncated, byStatus: big(byStatus) },
-  samples: samples.map(({ id, functionId, status, eventName, createdAt }) => ({
-    ...{ runId: id, functionId, status, eventName, createdAt: timestampOf(createdAt) },
-  })),
-});
+export const toItem = (row: ItemRow) => messageOf(RepairItemSchema)(itemJson(row));
 
 export const previewJson = ({ totalCount, isTruncated, byStatus, samples }: RepairPreview) => ({
   ...{ total_count: totalCount, truncated: isTruncated, by_status: byStatus },
@@ -67,13 +50,11 @@ export const previewJson = ({ totalCount, isTruncated, byStatus, samples }: Repa
   })),
 });
 
+export const toPreview = (preview: RepairPreview) =>
+  messageOf(PreviewRepairResponseSchema)(previewJson(preview));
+
 const inSnakeCase = (fields: Record<string, unknown>) =>
-  Object.fromEntries(
-    Object.entries(fields).map(([name, value]) => [
-      name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`),
-      value,
-    ]),
-  );
+  Object.fromEntries(Object.entries(fields).map(([name, value]) => [snakeCase(name), value]));
 
 /** Read from JSON itself, as REST is: a message does not tell an empty bound from one that is left out. */
 export const jsonWith = (selection: "filter" | "events", numbers: readonly string[] = []) => ({
@@ -83,44 +64,38 @@ export const jsonWith = (selection: "filter" | "events", numbers: readonly strin
   },
 });
 
-const said = (description: string) => Type.String({ description });
-const count = (description: string) => Type.Integer({ description });
-
 const Counts = Type.Object(
   {
-    pending: count("How many are not begun."),
-    done: count("How many are done."),
-    over: count("Ended or went on by themselves before their turn."),
-    refused: count("Kept from who started the repair by a deny policy."),
-    failed: count("Could not be done; each item says why."),
-    undone: count("Not begun when the repair was stopped."),
-    skipped: Type.Optional(count("Of a replay: events that the function has a run of.")),
-    scanned: Type.Optional(count("Of a replay: events that it has passed, whether they match or not.")),
+    pending: shape.count("How many are not begun."),
+    done: shape.count("How many are done."),
+    over: shape.count("Ended or went on by themselves before their turn."),
+    refused: shape.count("Kept from who started the repair by a deny policy."),
+    failed: shape.count("Could not be done; each item says why."),
+    undone: shape.count("Not begun when the repair was stopped."),
+    skipped: maybe.count("Of a replay: events that the function has a run of."),
+    scanned: maybe.count("Of a replay: events that it has passed, whether they match or not."),
   },
   { description: "What became of the runs." },
 );
 
 export const RepairOut = Type.Object({
-  id: said("Id of the repair (`rep_…`)."),
-  action: said("What is done with each run; `replay` starts runs on events."),
-  status: said("running, paused, stopping, stopped or completed."),
-  phase: said("select while runs are selected, then work."),
-  reason: said("Why, as who started it said."),
+  id: shape.text("Id of the repair (`rep_…`)."),
+  action: shape.text("What is done with each run; `replay` starts runs on events."),
+  status: shape.text("running, paused, stopping, stopped or completed."),
+  phase: shape.text("select while runs are selected, then work."),
+  reason: shape.text("Why, as who started it said."),
   request: Type.Unknown({ description: "What was asked for." }),
-  started_by: said("Id of the key or user who started it."),
-  note: said("Why it waits or stopped."),
+  started_by: shape.text("Id of the key or user who started it."),
+  note: shape.text("Why it waits or stopped."),
   counts: Counts,
-  created_at: Type.String({ format: "date-time", description: "When it was started." }),
-  ended_at: Type.Optional(Type.String({ format: "date-time", description: "When it was over." })),
-  position: Type.Optional(count("Of a replay: the last position that it has passed.")),
-  from_position: Type.Optional(count("Of a replay: the first position of its window.")),
-  to_position: Type.Optional(count("Of a replay: the last position of its window.")),
-  live_from: Type.Optional(
-    count("Of a replay that goes live: the first position that the function's triggers start."),
+  created_at: shape.time("When it was started."),
+  ended_at: maybe.time("When it was over."),
+  position: maybe.count("Of a replay: the last position that it has passed."),
+  from_position: maybe.count("Of a replay: the first position of its window."),
+  to_position: maybe.count("Of a replay: the last position of its window."),
+  live_from: maybe.count(
+    "Of a replay that goes live: the first position that the function's triggers start.",
   ),
 });
 
-export const repairAnswer = (status: number) => ({
-  status,
-  encode: (repair: ShownRepair) => ({ status, body: repairJson(repair) }),
-});
+export const repairAnswer = (status: number) => ({ status, json: repairJson });

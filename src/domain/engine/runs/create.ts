@@ -1,4 +1,5 @@
 import type { Instant } from "../../../kit/clock.ts";
+import { columnsOf } from "../../../kit/columns.ts";
 import { type Ctes, column, type Sql, sql } from "../../../kit/sql.ts";
 import type { Seams, Session, SyncSession } from "../../../store/store.ts";
 import { firstAttributes, insertFirstAttributes } from "./attributes/attribute-rows.ts";
@@ -15,17 +16,10 @@ export { gateColumns, isGated, passGates, passGatesSync, skippedRuns } from "./g
  * event in its log, already joined with whatever proves that the runs may be.
  */
 export const newRunColumns = (runs: readonly NewRun[]) => ({
-  id: column.text(runs.map((r) => r.id)),
-  environment_id: column.text(runs.map((r) => r.environmentId)),
-  function_id: column.text(runs.map((r) => r.functionId)),
-  function_version: column.bigint(runs.map((r) => r.functionVersion)),
-  event_id: column.text(runs.map((r) => r.eventId)),
-  event_name: column.text(runs.map((r) => r.eventName)),
-  mode: column.text(runs.map((r) => r.mode)),
-  max_attempts: column.bigint(runs.map((r) => r.maxAttempts)),
-  timeout_at: column.bigint(runs.map((r) => r.timeoutAt)),
-  actor_id: column.text(runs.map((r) => r.actorId)),
-  lane_id: column.text(runs.map((r) => r.laneId)),
+  ...columnsOf(runs, {
+    text: "id environmentId functionId eventId eventName mode actorId laneId",
+    bigint: "functionVersion maxAttempts timeoutAt",
+  }),
   lease_hash: column.text(runs.map((r) => r.lease?.hash ?? null)),
   worker_id: column.text(runs.map((r) => r.lease?.workerId ?? null)),
   deployment: column.text(runs.map((r) => r.lease?.deployment ?? null)),
@@ -229,9 +223,7 @@ export const holdRoom = (source: Sql, now: Instant): Ctes => ({
 });
 
 export const wantedLaneColumns = (lanes: readonly WantedLane[]) => ({
-  lane_id: column.text(lanes.map((lane) => lane.laneId)),
-  environment_id: column.text(lanes.map((lane) => lane.environmentId)),
-  function_id: column.text(lanes.map((lane) => lane.functionId)),
+  ...columnsOf(lanes, { text: "laneId environmentId functionId" }),
   lane_limit: column.bigint(lanes.map((lane) => lane.limit)),
 });
 

@@ -11,6 +11,7 @@ import {
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import { whenDue } from "../../../kit/when-due.ts";
 import type { Basics, Seams, Session } from "../../../store/store.ts";
+import type { RowOf } from "../../../store/tables/row.ts";
 import { wakeSliceMax } from "./limits.ts";
 import type { NewRun, QueueHint } from "./run.ts";
 import { endRuns } from "./undo/end-runs.ts";
@@ -53,13 +54,7 @@ const due = (now: Instant): DueRows => ({
   until: now,
 });
 
-interface CancelledRow {
-  run_id: string;
-  environment_id: string;
-  function_id: string;
-  lane_id: string | null;
-  state: string;
-}
+type CancelledRow = RowOf<"executions", "run_id, environment_id, function_id, lane_id, state">;
 
 /** Ends what is due in a slice, or queues its undoing. Locks: deadlines (no wait), then executions by run. */
 async function endDue(

@@ -1,4 +1,5 @@
 import type { Instant } from "../../../kit/clock.ts";
+import { columnsOf } from "../../../kit/columns.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import type { Session, StoreReader } from "../../../store/store.ts";
 import { errorGroupsMax, groupOf, type NewErrorGroup, restOf } from "../errors/rules.ts";
@@ -30,9 +31,7 @@ export async function groupsOf(
   const list = [...distinct.values()];
   const full = await reader.all<{ id: string; environment_id: string }>(sql`SELECT v.id, v.environment_id
     FROM ${reader.seams.rowsFrom("v", {
-      id: column.text(list.map(({ id }) => id)),
-      environment_id: column.text(list.map(({ environmentId }) => environmentId)),
-      function_id: column.text(list.map(({ functionId }) => functionId)),
+      ...columnsOf(list, { text: "id environmentId functionId" }),
     })} WHERE NOT EXISTS (SELECT 1 FROM error_groups g WHERE g.environment_id = v.environment_id AND g.id = v.id)
       AND (SELECT count(*) FROM (SELECT 1 FROM error_groups g WHERE g.environment_id = v.environment_id
         AND g.function_id = v.function_id LIMIT ${errorGroupsMax}) counted) >= ${errorGroupsMax}`);

@@ -1,6 +1,7 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { column, sql } from "../../../kit/sql.ts";
 import type { Store } from "../../../store/store.ts";
+import type { RowOf } from "../../../store/tables/row.ts";
 import { statusOf } from "./rules.ts";
 import type { ExecutionState, RunError, RunStatus, StepStatus, StepType } from "./run.ts";
 
@@ -27,24 +28,13 @@ export interface EventRunStep {
 const runsShownMax = 1_000;
 const stepsShownMax = 5_000;
 
-interface EventRunRow {
-  id: string;
-  event_id: string;
-  function_id: string;
-  status: string;
+interface EventRunRow extends RowOf<"runs", "id, event_id, function_id, status, started_at, ended_at"> {
   state: ExecutionState | null;
-  started_at: Instant | null;
-  ended_at: Instant | null;
 }
 
-interface EventRunStepRow {
-  run_id: string;
-  step_id: string;
-  name: string;
+interface EventRunStepRow extends RowOf<"steps", "run_id, step_id, name, duration_ms, error"> {
   type: StepType;
   status: StepStatus;
-  duration_ms: number | null;
-  error: string | null;
 }
 
 /** The runs that these events started, with their steps, by the event's id. */

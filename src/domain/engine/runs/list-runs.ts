@@ -1,6 +1,7 @@
 import { invalid } from "../../../kit/fault.ts";
 import { searchBytesMax } from "../../../kit/limits.ts";
 import { type PageQuery, pageSize, timeBound } from "../../../kit/page.ts";
+import { stated } from "../../../kit/stated.ts";
 import type { Store } from "../../../store/store.ts";
 import { type AttributeFilterInput, readFilters, requireAttributeName } from "../attributes/rules.ts";
 import type { AttributeNames } from "./attributes/attribute-names.ts";
@@ -88,8 +89,7 @@ export function toFilter(environmentId: string, input: ListRunsInput): RunFilter
     ...(input.functionId && { functionId: input.functionId }),
     ...(input.eventId && { eventId: input.eventId }),
     ...(input.search && { search: input.search }),
-    ...(since !== undefined && { since }),
-    ...(until !== undefined && { until }),
+    ...stated({ since, until }),
     ...(input.compensationFailed && { undoFailed: true }),
     ...(input.errorGroup && { errorGroup: input.errorGroup }),
     ...(input.eventName && { eventName: input.eventName }),

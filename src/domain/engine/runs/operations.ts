@@ -10,7 +10,6 @@ import { filterOfMessage } from "../attributes/wire.ts";
 import type { ConnectedWorkers } from "../serving/service.ts";
 import type { FailedTry, PastAttempt } from "./attempts.ts";
 import { cutRun, cutStep, type WithCuts } from "./large-values.ts";
-import type { WrittenLines } from "./logs/read-logs.ts";
 import { logsJson, RunLogsShape, toLogsMessage } from "./logs/wire.ts";
 import type { Run, Step } from "./run.ts";
 import type { ListRunsInput, Runs, RunsPage } from "./service.ts";
@@ -181,10 +180,7 @@ export const runsOperations = (runs: Runs, serving: ConnectedWorkers) => [
       ),
     }),
     output: RunLogsShape,
-    rest: {
-      route: "GET /api/v1/runs/{id}/logs",
-      encode: (logs: WrittenLines) => ({ status: 200, body: logsJson(logs) }),
-    },
+    rest: { route: "GET /api/v1/runs/{id}/logs", json: logsJson },
     rpc: rpc(SvcService.method.getRunLogs, (m) => ({ id: m.runId, ...set("after", m.after) }), toLogsMessage),
     handle: ({ id: runId, after }, call) => runs.logs(call.environmentId, runId, after),
   }),

@@ -1,45 +1,32 @@
 import type { Instant } from "../../../kit/clock.ts";
+import { columnsOf } from "../../../kit/columns.ts";
+import { countOf } from "../../../kit/count-of.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import { containsIgnoringCase, searchCharsMax } from "../../../kit/sql-contains.ts";
 import { stepRowId } from "../../../kit/step-id.ts";
 import type { Seams, Store } from "../../../store/store.ts";
+import type { RowOf } from "../../../store/tables/row.ts";
 import { type AttributeRange, attributesOf, attributesOfRun, hasAttribute } from "./attributes/ranges.ts";
 import { neverWakesAt } from "./execution/commit-reports.ts";
 import { markedRun, markedStep, type RedactedRow, type RedactedRunRow } from "./redacted.ts";
 import { type AskedStatus, statusOf, storedStatuses } from "./rules.ts";
 import type { CompletedStep, ExecutionState, Run, RunError, Step, StepStatus, StepType } from "./run.ts";
 
-interface RunRow extends RedactedRunRow {
-  id: string;
-  environment_id: string;
-  function_id: string;
-  function_version: number;
-  event_id: string;
-  event_name: string;
+interface RunRow
+  extends RedactedRunRow,
+    RowOf<
+      "runs",
+      `id, environment_id, function_id, function_version, event_id, event_name, status, attempt,
+  max_attempts, actor_id, worker_id, output, error, cancellation_cause, parent_run_id,
+  parent_step_id, created_at, started_at, ended_at, updated_at, timeout_at, undo_failed,
+  nondeterminism, error_group`
+    > {
   mode: "pull" | "push";
-  status: string;
-  attempt: number;
-  max_attempts: number;
-  actor_id: string | null;
-  worker_id: string | null;
   input: string | null;
   input_stream: string | null;
-  output: string | null;
-  error: string | null;
-  cancellation_cause: string | null;
-  parent_run_id: string | null;
-  parent_step_id: string | null;
-  created_at: number;
-  started_at: number | null;
-  ended_at: number | null;
-  updated_at: number;
-  timeout_at: number | null;
   state: ExecutionState | null;
   claimed_at: number | null;
   is_compensating: number | null;
-  undo_failed: number | null;
-  nondeterminism: string | null;
-  error_group: string | null;
   pinned_to: string | null;
   moves_at: number | null;
   /** JSON text of names and stored values. */
@@ -183,36 +170,19 @@ export async function runsById(store: Store, environmentId: string, ids: readonl
 }
 
 /** Active runs of all environments, counted up to `most`. */
-export async function countActive(store: Store, most: number): Promise<number> {
-  const row = await store.one<{ count: number }>(
-    sql`SELECT count(*) AS count FROM (SELECT 1 FROM executions LIMIT ${most}) counted`,
-  );
-  return row?.count ?? 0;
-}
+export const countActive = (store: Store, most: number): Promise<number> =>
+  countOf(store, sql`FROM executions`, most);
 
-interface StepRow extends RedactedRow {
-  run_id: string;
-  step_id: string;
-  name: string;
+interface StepRow
+  extends RedactedRow,
+    RowOf<
+      "steps",
+      `run_id, step_id, name, sequence, output, error, attempt, started_at, ended_at, duration_ms,
+  original_output, patched_at, patched_by, compensation_for, sleep_until, input, wait_event_name,
+  wait_timeout_at, created_at, updated_at`
+    > {
   type: StepType;
-  sequence: number;
   status: StepStatus;
-  output: string | null;
-  error: string | null;
-  attempt: number;
-  started_at: number | null;
-  ended_at: number | null;
-  duration_ms: number | null;
-  original_output: string | null;
-  patched_at: number | null;
-  patched_by: string | null;
-  compensation_for: string | null;
-  sleep_until: number | null;
-  input: string | null;
-  wait_event_name: string | null;
-  wait_timeout_at: number | null;
-  created_at: number;
-  updated_at: number;
 }
 
 export async function getSteps(
@@ -269,16 +239,10 @@ const dueIn = (error: string | null, ms: number): string =>
 /**
  * What a failed attempt is decided by. Read without a lock: the fence pins it until the report commits.
  */
-export interface AttemptRow {
-  run_id: string;
-  environment_id: string;
-  function_id: string;
-  function_version: number;
-  attempt: number;
-  max_attempts: number;
-  undo_count: number;
-  ending: string | null;
-}
+export type AttemptRow = RowOf<
+  "executions",
+  "run_id, environment_id, function_id, function_version, attempt, max_attempts, undo_count, ending"
+>;
 
 export async function attemptsOf(
   store: Store,
@@ -303,8 +267,7 @@ export async function triggersOf(
 ): Promise<Map<string, unknown>> {
   const rows = await store.all<{ id: string; data: string }>(sql`SELECT r.id, v.data
     FROM ${store.seams.rowsFrom("i", {
-      run_id: column.text(targets.map((target) => target.runId)),
-      environment_id: column.text(targets.map((target) => target.environmentId)),
+      ...columnsOf(targets, { text: "runId environmentId" }),
     })} JOIN runs r ON r.id = i.run_id AND r.environment_id = i.environment_id
       JOIN events v ON v.id = r.event_id`);
   return new Map(rows.map((row) => [row.id, JSON.parse(row.data) as unknown]));

@@ -2,6 +2,7 @@ import type { Instant } from "../../../kit/clock.ts";
 import type { Cursor } from "../../../kit/page.ts";
 import { sql } from "../../../kit/sql.ts";
 import type { StoreReader } from "../../../store/store.ts";
+import type { RowOf } from "../../../store/tables/row.ts";
 import type { AttributeNames } from "./attributes/attribute-names.ts";
 import { candidatesOf } from "./attributes/find-runs.ts";
 import { type ListRunsInput, toFilter } from "./list-runs.ts";
@@ -18,13 +19,8 @@ export interface SelectedRun {
   createdAt: Instant;
 }
 
-interface SelectedRow {
-  id: string;
-  function_id: string;
-  event_name: string;
-  status: string;
+interface SelectedRow extends RowOf<"runs", "id, function_id, event_name, status, created_at"> {
   state: ExecutionState | null;
-  created_at: number;
 }
 
 /** Selects runs as `runs.list` does, newest first. */

@@ -1,31 +1,16 @@
-import type { Instant } from "../../../kit/clock.ts";
 import type { Log } from "../../../kit/log.ts";
 import { column, sql } from "../../../kit/sql.ts";
 import type { Tracer } from "../../../kit/trace.ts";
 import { spanIdOf, traceIn } from "../../../kit/trace-context.ts";
 import type { Store } from "../../../store/store.ts";
+import type { RowOf } from "../../../store/tables/row.ts";
 import { spanRunsMax, spanStepsMax, spansWaitingMax } from "./limits.ts";
 
-interface TracedRun {
-  id: string;
-  environment_id: string;
-  status: string;
-  attempt: number;
-  created_at: Instant;
-  ended_at: Instant | null;
+interface TracedRun extends RowOf<"runs", "id, environment_id, status, attempt, created_at, ended_at"> {
   metadata: string | null;
 }
 
-interface TracedStep {
-  run_id: string;
-  step_id: string;
-  type: string;
-  status: string;
-  sequence: number;
-  created_at: Instant;
-  started_at: Instant | null;
-  ended_at: Instant | null;
-}
+type TracedStep = RowOf<"steps", "run_id, step_id, type, status, sequence, created_at, started_at, ended_at">;
 
 /**
  * Spans of runs and their steps, made from what is stored once the run is over: its parts ran at any node,

@@ -2,16 +2,17 @@ import type { MessageInitShape } from "@bufbuild/protobuf";
 import {
   type ErrorSchema,
   ExecutionMode,
-  type RunAttemptSchema,
+  RunAttemptSchema,
   type RunAttributeSchema,
-  type RunSchema,
+  RunSchema,
   RunStatus as RunStatusWire,
-  type StepSchema,
+  StepSchema,
   StepStatus as StepStatusWire,
-  type StepTrySchema,
+  StepTrySchema,
   StepType as StepTypeWire,
 } from "../../../gen/svc/v1/types_pb.ts";
 import type { Instant } from "../../../kit/clock.ts";
+import { fieldsFor } from "../../../kit/message-fields.ts";
 import type { Redaction } from "../../../kit/redacted-mark.ts";
 import { payload, timestampOf } from "../../../kit/wkt.ts";
 import type { RunAttribute } from "../attributes/rules.ts";
@@ -89,108 +90,74 @@ const toAttributeMessage = ({
   }
 };
 
+const ofAttempt = fieldsFor(RunAttemptSchema);
 const toAttemptMessage = (attempt: PastAttempt): MessageInitShape<typeof RunAttemptSchema> => ({
-  number: attempt.number,
-  workerId: attempt.workerId,
-  deployment: attempt.deployment,
-  startedAt: at(attempt.startedAt),
-  endedAt: at(attempt.endedAt),
-  outcome: attempt.outcome,
+  ...ofAttempt(attempt, "number workerId deployment startedAt endedAt outcome retryInMs executions lost"),
   ...(attempt.error && { error: toError(attempt.error) }),
-  ...(attempt.retryInMs !== null && { retryInMs: BigInt(attempt.retryInMs) }),
-  executions: attempt.executions,
-  lost: attempt.lost,
 });
 
+const ofTry = fieldsFor(StepTrySchema);
 const toTryMessage = (one: FailedTry): MessageInitShape<typeof StepTrySchema> => ({
-  number: one.number,
-  attempt: one.attempt,
-  workerId: one.workerId,
-  startedAt: at(one.startedAt),
-  endedAt: at(one.endedAt),
+  ...ofTry(one, "number attempt workerId startedAt endedAt retryAt"),
   error: toError(one.error),
-  retryAt: at(one.retryAt),
 });
 
 const cutMessages = ({ cutValues = [] }: WithCuts) => cutValues.map((one) => ({ ...one }));
+
+const ofRun = fieldsFor(RunSchema);
 
 /** `unserved`: queued, and no connected worker serves its function; `isDenied`: none of these may get it. */
 export function toRunMessage(
   run: Run & { unserved?: boolean; isDenied?: boolean; attempts?: readonly PastAttempt[] } & WithCuts,
 ): MessageInitShape<typeof RunSchema> {
   return {
-    id: run.id,
-    functionId: run.functionId,
-    functionVersion: run.functionVersion,
-    eventId: run.eventId,
-    eventName: run.eventName,
-    environmentId: run.environmentId,
+    ...ofRun(run, "id functionId functionVersion eventId eventName environmentId attempt maxAttempts"),
+    ...ofRun(
+      run,
+      "workerId actorId pauseReason cancellationCause parentRunId parentStepId errorGroup pinnedTo",
+    ),
+    ...ofRun(run, "createdAt startedAt endedAt updatedAt timeoutAt claimedAt movesAt"),
     executionMode: run.mode === "push" ? ExecutionMode.PUSH : ExecutionMode.PULL,
     status: runStatusWire[run.status],
-    attempt: run.attempt,
-    maxAttempts: run.maxAttempts,
-    workerId: run.workerId ?? "",
     claimedBy: run.status === "running" ? (run.workerId ?? "") : "",
-    actorId: run.actorId ?? "",
-    pauseReason: run.pauseReason ?? "",
-    cancellationCause: run.cancellationCause ?? "",
-    parentRunId: run.parentRunId ?? "",
-    parentStepId: run.parentStepId ?? "",
     ...payload("input", "inputValue", run.input),
     ...payload("output", "outputValue", run.output),
     ...(run.error && { error: toError(run.error) }),
-    createdAt: at(run.createdAt),
-    startedAt: at(run.startedAt),
-    endedAt: at(run.endedAt),
-    updatedAt: at(run.updatedAt),
-    timeoutAt: at(run.timeoutAt),
-    claimedAt: at(run.claimedAt),
     phase: run.isCompensating ? "compensating" : "",
     compensationFailed: run.undoFailed,
     blockingReason: run.unserved || run.isDenied ? "no_worker" : "",
     blockingCause: run.isDenied ? "policy" : "",
     nondeterminism: run.deviations.map((step) => ({ ...step })),
     attributes: run.attributes.map(toAttributeMessage),
-    errorGroup: run.errorGroup ?? "",
-    pinnedTo: run.pinnedTo ?? "",
-    movesAt: at(run.movesAt),
     cutValues: cutMessages(run),
     ...redactionOf(run),
     attemptLog: (run.attempts ?? []).map(toAttemptMessage),
   };
 }
 
+const ofStep = fieldsFor(StepSchema);
+
 export function toStepMessage(
   step: Step & { failedTries?: readonly FailedTry[] } & WithCuts,
 ): MessageInitShape<typeof StepSchema> {
   const { tries = 0, max_tries: maxTries = 0 } = (step.status === "failed" && step.error) || {};
   return {
-    id: step.id,
-    runId: step.runId,
-    stepId: step.stepId,
-    name: step.name,
+    ...ofStep(
+      step,
+      "id runId stepId name sequence attempt durationMs patchedBy compensationFor waitEventName",
+    ),
+    ...ofStep(step, "startedAt endedAt patchedAt createdAt updatedAt"),
     stepType: stepTypeWire[step.type],
-    sequence: step.sequence,
     status: stepStatusWire[step.status],
-    attempt: step.attempt,
-    durationMs: step.durationMs ?? 0,
-    patchedBy: step.patchedBy ?? "",
-    compensationFor: step.compensationFor ?? "",
     ...payload("input", "inputValue", step.input),
     ...payload("output", "outputValue", step.output),
     ...payload("originalOutput", "originalOutputValue", step.originalOutput),
     ...(step.error && { error: toError(step.error) }),
-    startedAt: at(step.startedAt),
-    endedAt: at(step.endedAt),
-    patchedAt: at(step.patchedAt),
     sleepUntil: tries === 0 ? at(step.sleepUntil) : undefined,
     tries,
     maxTries,
     retryAt: tries < maxTries ? at(step.sleepUntil) : undefined,
-    waitEventName: step.waitEventName ?? "",
     waitTimeout: at(step.waitTimeoutAt),
-    createdAt: at(step.createdAt),
-    updatedAt: at(step.updatedAt),
     cutValues: cutMessages(step),
     ...redactionOf(step),
     tryLog: (step.failedTries ?? []).map(toTryMessage),

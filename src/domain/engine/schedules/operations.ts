@@ -1,32 +1,25 @@
 import { Type } from "@sinclair/typebox";
 import { actionsThatShow, screenOfKinds, thingsOf } from "../../../gate/things.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
+import { maybe, shape } from "../../../kit/described.ts";
 import { type Call, listed, type Operation, unary } from "../../../kit/operation.ts";
 import type { Schedules, ShownSchedule } from "./service.ts";
 
-const said = (description: string) => Type.String({ description });
-const time = (description: string) => Type.String({ format: "date-time", description });
-const count = (description: string) => Type.Integer({ description });
-
 export const ScheduleOut = Type.Object({
-  function_id: said("Whose runs it starts."),
-  expression: said("As it was registered."),
-  event: Type.Optional(said("The event that it emits; absent where it starts the function alone.")),
-  next_at: Type.Optional(
-    time("The next slot; absent of a paused function and of an expression without one."),
+  function_id: shape.text("Whose runs it starts."),
+  expression: shape.text("As it was registered."),
+  event: maybe.text("The event that it emits; absent where it starts the function alone."),
+  next_at: maybe.time("The next slot; absent of a paused function and of an expression without one."),
+  coming: Type.Array(shape.time("A slot."), { description: "The next slots, that one first, at most five." }),
+  error: maybe.text("Why the expression cannot be read."),
+  expected: shape.count("Slots that have passed since it was registered."),
+  fired: shape.count("Those that started something."),
+  last_at: maybe.time("The last of these; absent before the first."),
+  last_run_id: maybe.text(
+    "The run of the function that it started; absent where there is none, or the caller may not read it.",
   ),
-  coming: Type.Array(time("A slot."), { description: "The next slots, that one first, at most five." }),
-  error: Type.Optional(said("Why the expression cannot be read.")),
-  expected: count("Slots that have passed since it was registered."),
-  fired: count("Those that started something."),
-  last_at: Type.Optional(time("The last of these; absent before the first.")),
-  last_run_id: Type.Optional(
-    said(
-      "The run of the function that it started; absent where there is none, or the caller may not read it.",
-    ),
-  ),
-  last_status: Type.Optional(said("The status of that run.")),
-  missed: count("Those that were more than ten seconds late when a node could have fired them."),
+  last_status: maybe.text("The status of that run."),
+  missed: shape.count("Those that were more than ten seconds late when a node could have fired them."),
 });
 
 const scheduleJson = ({ schedule, coming, error, lastRun }: ShownSchedule) => ({

@@ -1,4 +1,5 @@
 import type { Instant } from "../../../kit/clock.ts";
+import { columnsOf } from "../../../kit/columns.ts";
 import { storedKey } from "../../../kit/idempotency-key.ts";
 import {
   type DueRows,
@@ -32,7 +33,7 @@ export interface Schedule {
   lastEventId: string | null;
 }
 
-const columnsOf = (s: string) =>
+const ownColumns = (s: string) =>
   sql.raw(`${s}.environment_id AS "environmentId", ${s}.function_id AS "functionId", ${s}.place, ${s}.expression,
   ${s}.event_name AS "eventName", ${s}.next_at AS "nextAt", ${s}.expected_count AS "expectedCount",
   ${s}.fired_count AS "firedCount", ${s}.missed_count AS "missedCount", ${s}.moved_by AS "movedBy", ${s}.last_at AS "lastAt",
@@ -47,7 +48,7 @@ export async function unscheduled(store: Store, after: string, limit: number): P
 }
 
 export function schedulesOf(reader: Pick<Session, "all">, environmentId: string): Promise<Schedule[]> {
-  return reader.all(sql`SELECT ${columnsOf("s")} FROM schedules s WHERE s.environment_id = ${environmentId}
+  return reader.all(sql`SELECT ${ownColumns("s")} FROM schedules s WHERE s.environment_id = ${environmentId}
     ORDER BY s.function_id, s.place`);
 }
 
@@ -56,7 +57,7 @@ export const schedulesOfFunction = (
   environmentId: string,
   functionId: string,
 ): Promise<Schedule[]> =>
-  reader.all(sql`SELECT ${columnsOf("s")} FROM schedules s
+  reader.all(sql`SELECT ${ownColumns("s")} FROM schedules s
     WHERE s.environment_id = ${environmentId} AND s.function_id = ${functionId} ORDER BY s.place`);
 
 export interface LastRun {
@@ -101,10 +102,7 @@ export async function putSchedules(session: Session, put: readonly Schedule[], n
       ${sql.bigint(now)}, ${sql.bigint(now)}
     FROM ${session.seams.rowsFrom("v", {
       ...keyColumns(put),
-      expression: column.text(put.map((s) => s.expression)),
-      event_name: column.text(put.map((s) => s.eventName)),
-      next_at: column.bigint(put.map((s) => s.nextAt)),
-      moved_by: column.text(put.map((s) => s.movedBy)),
+      ...columnsOf(put, { text: "expression eventName movedBy", bigint: "nextAt" }),
     })} WHERE true
     ON CONFLICT (environment_id, function_id, place) DO UPDATE SET next_at = excluded.next_at,
       moved_by = excluded.moved_by, updated_at = excluded.updated_at`);
@@ -123,7 +121,7 @@ const head = sql`heads h WHERE h.environment_id = d.environment_id`;
 
 const due = (now: Instant): DueRows => ({
   table: "schedules",
-  columns: sql`${columnsOf("d")}, (SELECT h.definitions_version FROM ${head}) AS "definitionsVersion",
+  columns: sql`${ownColumns("d")}, (SELECT h.definitions_version FROM ${head}) AS "definitionsVersion",
     (SELECT h.schedules_version FROM ${head}) AS "schedulesVersion"`,
   where: sql`d.next_at IS NOT NULL`,
   dueAt: "next_at",
@@ -230,7 +228,5 @@ export async function takeMissedSlots(
 }
 
 const keyColumns = (list: readonly Schedule[]) => ({
-  environment_id: column.text(list.map((s) => s.environmentId)),
-  function_id: column.text(list.map((s) => s.functionId)),
-  place: column.bigint(list.map((s) => s.place)),
+  ...columnsOf(list, { text: "environmentId functionId", bigint: "place" }),
 });

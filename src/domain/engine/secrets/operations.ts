@@ -1,7 +1,8 @@
 import { Type } from "@sinclair/typebox";
-import { rfc3339 } from "../../../kit/clock.ts";
-import { described } from "../../../kit/described.ts";
+import { described, shape } from "../../../kit/described.ts";
 import { listed, type Operation, unary } from "../../../kit/operation.ts";
+import { recordJson } from "../../../kit/record-json.ts";
+import { stated } from "../../../kit/stated.ts";
 import type { SecretRow, Secrets } from "./service.ts";
 
 const text = Type.String({ maxLength: 4_000 });
@@ -14,7 +15,7 @@ const byName = {
   }),
 };
 // The service answers with the limit in bytes; this only keeps the document honest.
-const value = Type.String({ description: "Never answered again." });
+const value = shape.text("Never answered again.");
 
 export const SecretShape = Type.Object({
   name: described(text, "Name of the secret, such as `STRIPE_KEY`."),
@@ -24,22 +25,14 @@ export const SecretShape = Type.Object({
   updated_at: instant,
 });
 
-const secretJson = (row: SecretRow) => ({
-  name: row.name,
-  revision: row.revision,
-  ...(row.description !== null && { description: row.description }),
-  created_at: rfc3339(row.createdAt),
-  updated_at: rfc3339(row.updatedAt),
-});
-
-const encode = (row: SecretRow) => ({ status: 200, body: secretJson(row) });
+const secretJson = (row: SecretRow) => recordJson(row, "name revision description createdAt updatedAt");
 
 export const SecretUsersShape = Type.Object({
   functions: Type.Array(
     Type.Object({
-      id: Type.String({ description: "Id of the function." }),
-      version: Type.Integer({ description: "Version of the function." }),
-      status: Type.String({ description: "`active`, `paused` or `archived`." }),
+      id: shape.text("Id of the function."),
+      version: shape.count("Version of the function."),
+      status: shape.text("`active`, `paused` or `archived`."),
     }),
     { description: "Functions that declare the secret." },
   ),
@@ -68,11 +61,7 @@ export const secretsOperations = (secrets: Secrets): Operation[] => [
       description: Type.Optional(described(text, "What the secret is for.")),
     }),
     output: SecretShape,
-    rest: {
-      route: "POST /api/v1/secrets",
-      status: 201,
-      encode: (row: SecretRow) => ({ status: 201, body: secretJson(row) }),
-    },
+    rest: { route: "POST /api/v1/secrets", status: 201, json: secretJson },
     handle: (input, call) => secrets.create(call.environmentId, input),
   }),
   unary({
@@ -85,7 +74,7 @@ export const secretsOperations = (secrets: Secrets): Operation[] => [
       revision: Type.Optional(Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER })),
     }),
     output: SecretShape,
-    rest: { route: "GET /api/v1/secrets/{name}", encode },
+    rest: { route: "GET /api/v1/secrets/{name}", json: secretJson },
     handle: ({ name, revision }, call) => secrets.get(call.environmentId, name, revision),
   }),
   unary({
@@ -121,7 +110,7 @@ export const secretsOperations = (secrets: Secrets): Operation[] => [
       description: Type.Optional(described(text, "What the secret is for.")),
     }),
     output: SecretShape,
-    rest: { route: "PUT /api/v1/secrets/{name}", encode },
+    rest: { route: "PUT /api/v1/secrets/{name}", json: secretJson },
     handle: ({ name, ...input }, call) => secrets.put(call.environmentId, name, input),
   }),
   unary({
@@ -136,7 +125,7 @@ export const secretsOperations = (secrets: Secrets): Operation[] => [
     output: SecretShape,
     rest: {
       route: "PATCH /api/v1/secrets/{name}",
-      encode,
+      json: secretJson,
       // The path names the secret, the body's `name` its next name.
       decode({ params, body }) {
         const { name, ...rest } = (body ?? {}) as Record<string, unknown>;
@@ -149,8 +138,7 @@ export const secretsOperations = (secrets: Secrets): Operation[] => [
     },
     handle: ({ name, new_name, description }, call) =>
       secrets.patch(call.environmentId, name, {
-        ...(new_name !== undefined && { name: new_name }),
-        ...(description !== undefined && { description }),
+        ...stated({ name: new_name, description }),
       }),
   }),
   unary({

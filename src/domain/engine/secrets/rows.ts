@@ -1,45 +1,19 @@
+import { type InCamelCase, inCamelCase } from "../../../kit/cases.ts";
 import type { Instant } from "../../../kit/clock.ts";
 import { sql } from "../../../kit/sql.ts";
 import type { Session, StoreReader } from "../../../store/store.ts";
+import type { RowOf } from "../../../store/tables/row.ts";
+
+const names = "id, environment_id, name, revision, description, sealed, created_at, updated_at";
+const fields = sql.raw(names);
+type StoredSecret = RowOf<"secrets", typeof names>;
+
+export type SealedRow = InCamelCase<StoredSecret>;
 
 /** All of a secret that is ever shown. */
-export interface SecretRow {
-  id: string;
-  environmentId: string;
-  name: string;
-  revision: number;
-  description: string | null;
-  createdAt: Instant;
-  updatedAt: Instant;
-}
+export type SecretRow = Omit<SealedRow, "sealed">;
 
-export interface SealedRow extends SecretRow {
-  sealed: string;
-}
-
-interface StoredSecret {
-  id: string;
-  environment_id: string;
-  name: string;
-  revision: number;
-  description: string | null;
-  sealed: string;
-  created_at: number;
-  updated_at: number;
-}
-
-const fields = sql.raw("id, environment_id, name, revision, description, sealed, created_at, updated_at");
-
-const toRow = (row: StoredSecret): SealedRow => ({
-  id: row.id,
-  environmentId: row.environment_id,
-  name: row.name,
-  revision: row.revision,
-  description: row.description,
-  sealed: row.sealed,
-  createdAt: row.created_at,
-  updatedAt: row.updated_at,
-});
+const toRow = (row: StoredSecret): SealedRow => inCamelCase(row);
 
 export async function secretsOf(reader: StoreReader, environmentId: string): Promise<SealedRow[]> {
   const rows = await reader.all<StoredSecret>(

@@ -2,29 +2,14 @@ import type { Instant } from "../../../kit/clock.ts";
 import { sql } from "../../../kit/sql.ts";
 import { stepRowId, unranked } from "../../../kit/step-id.ts";
 import type { Session, StoreReader } from "../../../store/store.ts";
+import type { RowOf } from "../../../store/tables/row.ts";
 
-export interface SteeredRunRow {
-  id: string;
-  environment_id: string;
-  function_id: string;
-  function_version: number;
-  status: string;
-  error: string | null;
-  attempt: number;
-  max_attempts: number;
-  worker_id: string | null;
-  created_at: number;
-  started_at: number | null;
-  ended_at: number | null;
-  timeout_at: number | null;
-  execution_seq: number;
-  lease_hash: string | null;
-  parent_run_id: string | null;
-  event_id: string;
-  undo_failed: number | null;
-  error_group: string | null;
-  redacted_at: number | null;
-}
+export type SteeredRunRow = RowOf<
+  "runs",
+  `id, environment_id, function_id, function_version, status, error, attempt, max_attempts, worker_id,
+  created_at, started_at, ended_at, timeout_at, execution_seq, lease_hash, parent_run_id, event_id,
+  undo_failed, error_group, redacted_at`
+>;
 
 /** JSON text of the event that started the run; undefined when the event has expired. */
 export const triggerOf = async (reader: StoreReader, run: SteeredRunRow): Promise<string | undefined> =>
@@ -34,46 +19,28 @@ export const triggerOf = async (reader: StoreReader, run: SteeredRunRow): Promis
     )
   )?.data;
 
-export interface ExecutionRow {
-  run_id: string;
-  environment_id: string;
-  function_id: string;
-  state: string;
-  wake_at: number;
-  execution_seq: number;
-  worker_id: string | null;
-  waiting_step_id: string | null;
-  lane_id: string | null;
-  history_count: number;
-  held_from: string | null;
-  held_wake_at: number | null;
-  pause_requested_at: number | null;
+export interface ExecutionRow
+  extends RowOf<
+    "executions",
+    `run_id, environment_id, function_id, state, wake_at, execution_seq, worker_id, waiting_step_id,
+  lane_id, history_count, held_from, held_wake_at, pause_requested_at`
+  > {
   /** Set while the run is compensating. */
   ending: string | null;
   /** Set while several things are waited for. */
   gather_ms: number | null;
 }
 
-export interface SteeredStepRow {
-  run_id: string;
-  step_id: string;
-  name: string;
-  type: string;
-  sequence: number;
-  status: string;
-  output: string | null;
-  error: string | null;
-  original_output: string | null;
-  patched_at: number | null;
-  started_at: number | null;
-  ended_at: number | null;
-  duration_ms: number | null;
-  updated_at: number;
+export interface SteeredStepRow
+  extends RowOf<
+    "steps",
+    `run_id, step_id, name, type, sequence, status, output, error, original_output, patched_at,
+  started_at, ended_at, duration_ms, updated_at, redacted_at`
+  > {
   /** Of a compensation: the name of the step that it undoes. */
   compensation_for: string | null;
   /** 1: a resume ran one before it again, so that its place says nothing of its order. */
   is_kept: number | null;
-  redacted_at: number | null;
 }
 
 const runFields = sql.raw(

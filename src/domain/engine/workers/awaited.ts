@@ -1,6 +1,6 @@
 import { type Static, Type } from "@sinclair/typebox";
 import { CelError } from "../../../kit/cel/cel.ts";
-import { described } from "../../../kit/described.ts";
+import { described, maybe, shape } from "../../../kit/described.ts";
 import { requireEventName } from "../../../kit/event-names.ts";
 import { invalid } from "../../../kit/fault.ts";
 import { isRunId } from "../../../kit/ids.ts";
@@ -19,14 +19,14 @@ import { waitConditionsMax, waitValueBytesMax } from "./limits.ts";
 import { plainText } from "./texts.ts";
 
 const lenient = { additionalProperties: true };
-const maybe = <T extends Parameters<typeof Type.Union>[0][number]>(type: T) =>
+export const orNull = <T extends Parameters<typeof Type.Union>[0][number]>(type: T) =>
   Type.Optional(Type.Union([type, Type.Null()]));
 const count = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER });
 const yes = Type.Literal(true);
 
 const StreamShape = Type.Object(
   {
-    entity_id: Type.String({ description: "Id of the entity." }),
+    entity_id: shape.text("Id of the entity."),
     version: Type.Optional(
       described(count, "The version that its stream reaches; one that it has already counts."),
     ),
@@ -37,14 +37,12 @@ const StreamShape = Type.Object(
 
 const KeyShape = Type.Object(
   {
-    bucket: Type.String({ description: "Name of the bucket; one that is not there has no keys." }),
-    key: Type.String({ description: "The key in its bucket." }),
+    bucket: shape.text("Name of the bucket; one that is not there has no keys."),
+    key: shape.text("The key in its bucket."),
     after: Type.Optional(
       described(count, "The revision after which the key changes: it is put, or deleted."),
     ),
-    equals: Type.Optional(
-      Type.String({ description: `Base64: the value that the key has, at most ${waitValueBytesMax} bytes.` }),
-    ),
+    equals: maybe.text(`Base64: the value that the key has, at most ${waitValueBytesMax} bytes.`),
     exists: Type.Optional(described(yes, "The key has a value.")),
     deleted: Type.Optional(described(yes, "The key has no value: deleted, expired or never put.")),
   },
@@ -52,7 +50,7 @@ const KeyShape = Type.Object(
 );
 
 const RunShape = Type.Object(
-  { run_id: Type.String({ description: "A run that this run started; it ends, or has ended." }) },
+  { run_id: shape.text("A run that this run started; it ends, or has ended.") },
   lenient,
 );
 
@@ -62,9 +60,7 @@ export const matchValueFields = {
       description: "What the path must equal; compared with the run's own event when left out.",
     }),
   ),
-  has_match_value: Type.Optional(
-    Type.Boolean({ description: "A `match_value` that is null, or left out, is null and counts." }),
-  ),
+  has_match_value: maybe.flag("A `match_value` that is null, or left out, is null and counts."),
 };
 
 /** Clients that always write every field send null when there is no value. */
@@ -76,12 +72,12 @@ type SentMatchValue = { match_value?: unknown; has_match_value?: boolean };
 export const ConditionShape = Type.Object(
   {
     name: Type.String({ minLength: 1, maxLength: 256, description: "Name of the condition, of its own." }),
-    event: described(maybe(Type.String()), "Name of the event."),
-    match: described(maybe(Type.String()), "A path or a CEL expression on the event."),
+    event: described(orNull(Type.String()), "Name of the event."),
+    match: described(orNull(Type.String()), "A path or a CEL expression on the event."),
     ...matchValueFields,
-    stream: described(maybe(StreamShape), "In place of an event: the stream of an entity."),
-    key: described(maybe(KeyShape), "In place of an event: a key of a bucket."),
-    run: described(maybe(RunShape), "In place of an event: a run that this run started."),
+    stream: described(orNull(StreamShape), "In place of an event: the stream of an entity."),
+    key: described(orNull(KeyShape), "In place of an event: a key of a bucket."),
+    run: described(orNull(RunShape), "In place of an event: a run that this run started."),
   },
   lenient,
 );

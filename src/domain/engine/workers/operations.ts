@@ -1,7 +1,7 @@
 import { type Static, Type } from "@sinclair/typebox";
 import { actionsThatShow, shownFunctions } from "../../../gate/things.ts";
 import { WorkerService } from "../../../gen/svc/v1/worker_pb.ts";
-import { described } from "../../../kit/described.ts";
+import { described, maybe, shape } from "../../../kit/described.ts";
 import { checkedPerItem } from "../../../kit/item-check.ts";
 import { reportBytesMax } from "../../../kit/limits.ts";
 import { duplex, listedById, rpcDuplex, type Thing, unary } from "../../../kit/operation.ts";
@@ -22,41 +22,32 @@ const takesReports = { bytesMax: reportBytesMax, mend: mendErrors };
 /** Workers of several generations send fields that this server does not read. */
 const lenient = { additionalProperties: true };
 
-const Status = Type.Object({ status: Type.String({ description: "`ok`." }) });
+const Status = Type.Object({ status: shape.text("`ok`.") });
 const toldFields = {
   definition_conflicts: Type.Optional(
     Type.Array(Type.String(), {
       description: "Functions of which another connected worker serves another definition, at most 100.",
     }),
   ),
-  open_waits: Type.Optional(
-    Type.Boolean({ description: "Reports may say all that a handler waits for, as `yields`." }),
-  ),
+  open_waits: maybe.flag("Reports may say all that a handler waits for, as `yields`."),
 };
 const toldOf = (conflicts: readonly string[], openWaits: boolean) => ({
   ...(conflicts.length > 0 && { definition_conflicts: [...conflicts] }),
   ...(openWaits && { open_waits: true }),
 });
 const Registered = Type.Object({
-  status: Type.String({ description: "`registered`." }),
-  clock_off_ms: Type.Optional(
-    Type.Integer({
-      description:
-        "By how much the worker's clock is ahead of the server's, when that is more than a second.",
-    }),
+  status: shape.text("`registered`."),
+  clock_off_ms: maybe.count(
+    "By how much the worker's clock is ahead of the server's, when that is more than a second.",
   ),
-  lease_ms: Type.Optional(
-    Type.Integer({ description: "How long leases of the worker last, when it asked for a time." }),
-  ),
+  lease_ms: maybe.count("How long leases of the worker last, when it asked for a time."),
   unknown_functions: Type.Optional(
     Type.Array(Type.String(), {
       description:
         "Ids that no function of the environment has: register them first. Absent when there are none.",
     }),
   ),
-  server_version: Type.Optional(
-    Type.String({ description: "Version of the server, when the worker said that of its SDK." }),
-  ),
+  server_version: maybe.text("Version of the server, when the worker said that of its SDK."),
   ...toldFields,
 });
 const HeartbeatAnswer = Type.Object({ ...Status.properties, ...toldFields, ...cancelledField });
@@ -136,10 +127,8 @@ const Results = Type.Array(
     status: Type.Union([Type.Literal("ok"), Type.Integer()], {
       description: "`ok`, or the HTTP status that the single route would have answered.",
     }),
-    error: Type.Optional(
-      Type.String({ description: "A word that clients compare; absent when it is stored." }),
-    ),
-    message: Type.Optional(Type.String({ description: "For people; absent when it is stored." })),
+    error: maybe.text("A word that clients compare; absent when it is stored."),
+    message: maybe.text("For people; absent when it is stored."),
   }),
 );
 
@@ -261,7 +250,7 @@ const presenceOperations = (workers: Workers) => [
     input: Type.Object({}),
     output: Type.Object({
       workers: Type.Array(Type.Object({}, lenient), { description: "Workers with a recent heartbeat." }),
-      count: Type.Integer({ description: "How many workers are listed." }),
+      count: shape.count("How many workers are listed."),
     }),
     rest: "GET /api/v1/workers",
     lists: listedById("workers"),

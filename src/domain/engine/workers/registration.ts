@@ -1,6 +1,7 @@
 import { type Static, Type } from "@sinclair/typebox";
 import { type Instant, rfc3339 } from "../../../kit/clock.ts";
 import { requireDeployment } from "../../../kit/deployment.ts";
+import { maybe } from "../../../kit/described.ts";
 import { invalid } from "../../../kit/fault.ts";
 import { holderOf } from "../jobs/rules.ts";
 import { leaseFields } from "./lease-terms.ts";
@@ -51,9 +52,7 @@ export const Registration = Type.Object(
         description: "What the worker understands beyond the common protocol: `compensation`, `poll-end`.",
       }),
     ),
-    clock_ms: Type.Optional(
-      Type.Integer({ description: "The worker's clock when it sent this, in milliseconds since 1970." }),
-    ),
+    clock_ms: maybe.count("The worker's clock when it sent this, in milliseconds since 1970."),
     definition_hashes: Type.Optional(
       Type.Record(Type.String(), Type.String(), {
         description: "By function, `definition_hash` as RegisterFunction answered it.",

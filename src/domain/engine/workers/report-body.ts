@@ -1,4 +1,5 @@
 import { type Static, Type } from "@sinclair/typebox";
+import { maybe, shape } from "../../../kit/described.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
 import { checker } from "../../../kit/item-check.ts";
 import { sleepMsMax } from "../../../kit/limits.ts";
@@ -19,10 +20,10 @@ const lenient = { additionalProperties: true };
 
 export const ErrorShape = Type.Object(
   {
-    message: Type.String({ description: "For people: what went wrong." }),
-    name: Type.Optional(Type.String({ description: "Of its class; left out for `Error`." })),
-    code: Type.Optional(Type.String({ description: "A word that programs compare." })),
-    stack: Type.Optional(Type.String({ description: "Where the handler threw." })),
+    message: shape.text("For people: what went wrong."),
+    name: maybe.text("Of its class; left out for `Error`."),
+    code: maybe.text("A word that programs compare."),
+    stack: maybe.text("Where the handler threw."),
     retryable: Type.Optional(Type.Boolean()),
     cause: Type.Optional(
       Type.Unknown({
@@ -32,10 +33,8 @@ export const ErrorShape = Type.Object(
     errors: Type.Optional(
       Type.Unknown({ description: "Errors of an AggregateError: a list of such errors." }),
     ),
-    step_id: Type.Optional(Type.String({ description: "Id of the step that threw it." })),
-    exhausted: Type.Optional(
-      Type.Boolean({ description: "That step was tried as often as it may be: a resume tries it anew." }),
-    ),
+    step_id: maybe.text("Id of the step that threw it."),
+    exhausted: maybe.flag("That step was tried as often as it may be: a resume tries it anew."),
   },
   lenient,
 );
@@ -66,19 +65,11 @@ export const StepShape = Type.Object(
       Type.Union([ErrorShape, Type.Null()], { description: "What the step failed with." }),
     ),
     compensation_for: Type.Optional(Type.String()),
-    tries: Type.Optional(
-      Type.Number({
-        description: `How often a failed step was tried that its worker tries by itself: at most ${stepTriesMax}.`,
-      }),
+    tries: maybe.number(
+      `How often a failed step was tried that its worker tries by itself: at most ${stepTriesMax}.`,
     ),
-    max_tries: Type.Optional(
-      Type.Number({ description: `How often that step may be tried: at most ${stepTriesMax}.` }),
-    ),
-    retry_in_ms: Type.Optional(
-      Type.Number({
-        description: "Milliseconds until that step is tried again; left out after the last time.",
-      }),
-    ),
+    max_tries: maybe.number(`How often that step may be tried: at most ${stepTriesMax}.`),
+    retry_in_ms: maybe.number("Milliseconds until that step is tried again; left out after the last time."),
   },
   lenient,
 );
@@ -140,7 +131,7 @@ export const reportFields = {
         "Compensations that the handler has registered; from workers that undo runs when they are asked to.",
     }),
   ),
-  on_failure: Type.Optional(Type.Boolean({ description: "The function handles its failures." })),
+  on_failure: maybe.flag("The function handles its failures."),
   compensations_failed: Type.Optional(
     Type.Integer({
       minimum: 0,
@@ -154,11 +145,7 @@ export const reportFields = {
       description: "Of a last report: stored steps that the handler did not come to as before.",
     }),
   ),
-  awaited: Type.Optional(
-    Type.Boolean({
-      description: "The run goes on only when this is stored: it waits less for reports of others.",
-    }),
-  ),
+  awaited: maybe.flag("The run goes on only when this is stored: it waits less for reports of others."),
   attributes: Type.Optional(ReportedAttributes),
   logs: Type.Optional(
     Type.Unknown({

@@ -1,27 +1,20 @@
+import { inCamelCase } from "../../../kit/cases.ts";
 import type { Instant } from "../../../kit/clock.ts";
-import { column, sql } from "../../../kit/sql.ts";
+import { columnsOf } from "../../../kit/columns.ts";
+import { countOf } from "../../../kit/count-of.ts";
+import { sql } from "../../../kit/sql.ts";
 import type { Session, Store } from "../../../store/store.ts";
+import type { RowOf } from "../../../store/tables/row.ts";
 
 export type WorkerRecord = ReturnType<typeof toWorker>;
 
-interface WorkerRow {
-  environment_id: string;
-  id: string;
-  hostname: string;
-  function_ids: string;
-  labels: string;
-  sdk: string;
-  runtime: string;
+interface WorkerRow extends RowOf<"workers"> {
   transport: "rest" | "stream";
-  max_concurrent: number;
-  active_jobs: number;
-  registered_at: number;
-  last_heartbeat_at: number;
-  compensates: number;
+  /** By how much its clock was ahead of the server's when it registered, if that was too much. */
   clock_off_ms: number | null;
-  definition_hashes: string | null;
+  /** The mark of its process (`holderOf`); null when it does not name one. */
   holder: string | null;
-  poll_end: number;
+  /** Which build of its program it is; null when it does not say. */
   deployment: string | null;
 }
 
@@ -69,19 +62,13 @@ export async function recordHeartbeats(
   await session.run(sql`UPDATE workers SET last_heartbeat_at = v.at,
       active_jobs = COALESCE(v.active_jobs, workers.active_jobs)
     FROM ${session.seams.rowsFrom("v", {
-      environment_id: column.text(heartbeats.map((s) => s.environmentId)),
-      id: column.text(heartbeats.map((s) => s.id)),
-      at: column.bigint(heartbeats.map((s) => s.at)),
-      active_jobs: column.bigint(heartbeats.map((s) => s.activeJobs)),
+      ...columnsOf(heartbeats, { text: "environmentId id", bigint: "at activeJobs" }),
     })} WHERE workers.environment_id = v.environment_id AND workers.id = v.id`);
 }
 
 /** Workers of all environments with a heartbeat since then, counted up to `most`. */
-export async function countAlive(store: Store, since: Instant, most: number): Promise<number> {
-  const row = await store.one<{ count: number }>(sql`SELECT count(*) AS count FROM (
-    SELECT 1 FROM workers WHERE last_heartbeat_at >= ${since} LIMIT ${most}) counted`);
-  return row?.count ?? 0;
-}
+export const countAlive = (store: Store, since: Instant, most: number): Promise<number> =>
+  countOf(store, sql`FROM workers WHERE last_heartbeat_at >= ${since}`, most);
 
 export const forgetSilent = (
   session: Session,
@@ -106,32 +93,15 @@ export async function forgetWorker(
     AND transport = 'stream' AND registered_at = ${registeredAt}`);
 }
 
-function toWorker(row: WorkerRow) {
-  return {
-    environmentId: row.environment_id,
-    id: row.id,
-    hostname: row.hostname,
-    functionIds: JSON.parse(row.function_ids) as string[],
-    labels: JSON.parse(row.labels) as Record<string, string>,
-    sdk: row.sdk,
-    runtime: row.runtime,
-    transport: row.transport,
-    maxConcurrent: row.max_concurrent,
-    activeJobs: row.active_jobs,
-    registeredAt: row.registered_at,
-    lastHeartbeatAt: row.last_heartbeat_at,
-    /** It understands jobs of runs that are compensating. */
-    compensates: row.compensates === 1,
-    /** By how much its clock was ahead of the server's when it registered, if that was too much. */
-    clockOffMs: row.clock_off_ms,
-    /** By function, what tells the definition that it serves from others; null when it does not say. */
-    definitionHashes:
-      row.definition_hashes === null ? null : (JSON.parse(row.definition_hashes) as Record<string, string>),
-    /** The mark of its process (`holderOf`); null when it does not name one. */
-    holder: row.holder,
-    /** It says that it lives when a held poll of it breaks: one that ends is a sign of its death. */
-    pollEnd: row.poll_end === 1,
-    /** Which build of its program it is; null when it does not say. */
-    deployment: row.deployment,
-  };
-}
+const toWorker = (row: WorkerRow) => ({
+  ...inCamelCase(row),
+  functionIds: JSON.parse(row.function_ids) as string[],
+  labels: JSON.parse(row.labels) as Record<string, string>,
+  /** It understands jobs of runs that are compensating. */
+  compensates: row.compensates === 1,
+  /** By function, what tells the definition that it serves from others; null when it does not say. */
+  definitionHashes:
+    row.definition_hashes === null ? null : (JSON.parse(row.definition_hashes) as Record<string, string>),
+  /** It says that it lives when a held poll of it breaks: one that ends is a sign of its death. */
+  pollEnd: row.poll_end === 1,
+});

@@ -1,50 +1,48 @@
 import { type Static, Type } from "@sinclair/typebox";
 import { parseRfc3339 } from "../../../kit/clock.ts";
-import { described } from "../../../kit/described.ts";
+import { described, maybe, shape } from "../../../kit/described.ts";
 import { requireEventName } from "../../../kit/event-names.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
 import { functionIdBytesMax, sleepMsMax } from "../../../kit/limits.ts";
 import { requireStepId, stepIdBytesMax } from "../../../kit/step-id.ts";
 import type { AwaitedStep, ReportOutcome } from "../runs/execution/report-outcome.ts";
 import { requireSignalName, signalPlace } from "../waits/rules.ts";
-import { ConditionsShape, literalOf, matchValueFields, readCondition, readMatchField } from "./awaited.ts";
+import {
+  ConditionsShape,
+  literalOf,
+  matchValueFields,
+  orNull,
+  readCondition,
+  readMatchField,
+} from "./awaited.ts";
 import { invokeMsDefault, invokeMsMax, waitMsDefault, waitMsMax } from "./limits.ts";
 import { jsonText, plainText } from "./texts.ts";
 
 const lenient = { additionalProperties: true };
-const maybe = <T extends Parameters<typeof Type.Union>[0][number]>(type: T) =>
-  Type.Optional(Type.Union([type, Type.Null()]));
-
 /** Where a handler stopped, and what its run waits for. */
 export const YieldShape = Type.Object(
   {
     step_id: Type.String({ minLength: 1, maxLength: stepIdBytesMax }),
     step_name: Type.Optional(Type.String({ maxLength: 1024 })),
-    type: Type.String({
-      description:
-        "What is waited for: `sleep`, `retry_step`, `wait_for_event`, `wait_for_events`, `wait_for_signal`, `invoke_function` or `invoke_function_async`.",
-    }),
-    until: Type.Optional(
-      Type.String({ description: "When a `sleep` ends, RFC 3339: at most 366 days ahead." }),
+    type: shape.text(
+      "What is waited for: `sleep`, `retry_step`, `wait_for_event`, `wait_for_events`, `wait_for_signal`, `invoke_function` or `invoke_function_async`.",
     ),
-    duration_ms: Type.Optional(
-      Type.Number({
-        description:
-          "How long a `sleep` is, in place of `until`, by the server's clock; until a `retry_step` is tried again.",
-      }),
+    until: maybe.text("When a `sleep` ends, RFC 3339: at most 366 days ahead."),
+    duration_ms: maybe.number(
+      "How long a `sleep` is, in place of `until`, by the server's clock; until a `retry_step` is tried again.",
     ),
     event_filter: described(
-      maybe(
+      orNull(
         Type.Object(
           {
-            event: Type.String({ description: "Name of the event." }),
-            match: described(maybe(Type.String()), "A path or a CEL expression on the event."),
+            event: shape.text("Name of the event."),
+            match: described(orNull(Type.String()), "A path or a CEL expression on the event."),
             on_timeout: described(
-              maybe(Type.Union([Type.Literal("null"), Type.Literal("throw")])),
+              orNull(Type.Union([Type.Literal("null"), Type.Literal("throw")])),
               "Hands the wait that is over to the handler, in place of failing the run.",
             ),
             timeout: described(
-              maybe(Type.Union([Type.String(), Type.Number()])),
+              orNull(Type.Union([Type.String(), Type.Number()])),
               "Milliseconds, or a text such as `7d`: 7 days when left out, at most 366.",
             ),
             ...matchValueFields,
@@ -62,9 +60,9 @@ export const YieldShape = Type.Object(
       }),
     ),
     conditions: Type.Optional(ConditionsShape),
-    signal: Type.Optional(Type.String({ description: "Name of the signal of a `wait_for_signal`." })),
+    signal: maybe.text("Name of the signal of a `wait_for_signal`."),
     timeout: described(
-      maybe(Type.Union([Type.String(), Type.Number()])),
+      orNull(Type.Union([Type.String(), Type.Number()])),
       "Of a `wait_for_events` or `wait_for_signal`: milliseconds, or a text such as `7d`: 7 days when left out, at most 366.",
     ),
     on_timeout: Type.Optional(
@@ -72,15 +70,11 @@ export const YieldShape = Type.Object(
         description: "What the handler makes of a `wait_for_events` or `wait_for_signal` that is over.",
       }),
     ),
-    function_id: Type.Optional(Type.String({ description: "The function of an `invoke_function`." })),
+    function_id: maybe.text("The function of an `invoke_function`."),
     input: Type.Optional(Type.Unknown({ description: "What the function is given: any JSON." })),
-    any_function: Type.Optional(
-      Type.Boolean({
-        description: "Invokes functions with event triggers, too, which are refused otherwise.",
-      }),
-    ),
+    any_function: maybe.flag("Invokes functions with event triggers, too, which are refused otherwise."),
     invoke_timeout_ms: described(
-      maybe(Type.Number()),
+      orNull(Type.Number()),
       "Milliseconds to wait for its run: 30,000 when left out.",
     ),
   },
@@ -92,11 +86,7 @@ type Yield = Static<typeof YieldShape>;
 export const AwaitedShape = Type.Object(
   {
     ...YieldShape.properties,
-    type: Type.Optional(
-      Type.String({
-        description: "As in `yield`; left out of a wait that the server knows from an earlier report.",
-      }),
-    ),
+    type: maybe.text("As in `yield`; left out of a wait that the server knows from an earlier report."),
     after: Type.Optional(
       Type.String({
         maxLength: stepIdBytesMax,

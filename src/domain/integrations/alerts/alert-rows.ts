@@ -1,6 +1,7 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { column, sql } from "../../../kit/sql.ts";
 import type { Session, Store, StoreReader } from "../../../store/store.ts";
+import type { RowOf } from "../../../store/tables/row.ts";
 import type { AlertFacts, MessageKind } from "./rules.ts";
 
 export interface AlertKey {
@@ -86,15 +87,11 @@ export interface ToldKey {
   target: string;
 }
 
-export interface ToldRow extends ToldKey {
-  shown: string;
+export interface ToldRow
+  extends ToldKey,
+    RowOf<"alert_deliveries", "shown, number, attempts, due_at, last_error, sent_at"> {
   kind: MessageKind;
-  number: number;
   state: "waiting" | "sent" | "given_up";
-  attempts: number;
-  due_at: Instant;
-  last_error: string | null;
-  sent_at: Instant | null;
 }
 
 const told =

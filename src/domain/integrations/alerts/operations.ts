@@ -11,7 +11,7 @@ import {
   SilenceAlertRuleRequestSchema,
   TestAlertRuleResponseSchema,
 } from "../../../gen/svc/v1/alert_pb.ts";
-import { described } from "../../../kit/described.ts";
+import { described, maybe, shape } from "../../../kit/described.ts";
 import {
   type Call,
   listed,
@@ -22,22 +22,13 @@ import {
   unary,
 } from "../../../kit/operation.ts";
 import { timeBound } from "../../../kit/page.ts";
+import { messageOf } from "../../../kit/wkt.ts";
 import { type RuleRow, storedTargetsOf } from "./rule-rows.ts";
 import { type ConditionName, conditionOf } from "./rules.ts";
 import type { Alerts, ShownAlert } from "./service.ts";
-import {
-  AlertShape,
-  alertJson,
-  boundFields,
-  inputOf,
-  messageOf,
-  RuleShape,
-  ruleJson,
-  TargetShape,
-} from "./wire.ts";
+import { AlertShape, alertJson, boundFields, inputOf, RuleShape, ruleJson, TargetShape } from "./wire.ts";
 
 const text = (description: string) => Type.Optional(Type.String({ maxLength: 2_048, description }));
-const count = (description: string) => Type.Optional(Type.Integer({ description }));
 const ruleName = Type.String({ minLength: 1, maxLength: 200, description: "Name of the rule." });
 const Named = Type.Object({ name: ruleName });
 
@@ -71,12 +62,14 @@ const Id = Type.Object({
 
 const Put = Type.Object({
   name: ruleName,
-  condition: Type.String({ description: "What it looks for, such as `run_failed`." }),
+  condition: shape.text("What it looks for, such as `run_failed`."),
   function_id: text("Id of the one function that it looks at; all when left out."),
   ...boundFields,
   targets: Type.Array(TargetShape, { maxItems: 100, description: "Whom it tells: one to ten." }),
-  repeat_after_ms: count("Told again after this long while it lasts; 0 for never, four hours when left out."),
-  resolve_after_ms: count(
+  repeat_after_ms: maybe.count(
+    "Told again after this long while it lasts; 0 for never, four hours when left out.",
+  ),
+  resolve_after_ms: maybe.count(
     "What happens is over when it has not happened for so long; ten minutes when left out.",
   ),
 });
@@ -122,7 +115,7 @@ const pageJson = ({ alerts, nextCursor = "" }: AlertsPage) => ({
 });
 
 const { method } = AlertService;
-const asRule = { encode: (row: RuleRow) => ({ status: 200, body: ruleJson(row) }) };
+const asRule = { json: ruleJson };
 const ruleMessage = messageOf(AlertRuleSchema);
 const toRule = (row: RuleRow) => ruleMessage(ruleJson(row));
 const toAlert = (alert: ShownAlert) => messageOf(AlertSchema)(alertJson(alert));
@@ -178,10 +171,7 @@ const ruleOperations = (alerts: Alerts): Operation[] => [
     summary: "Alert rules of the environment, by name.",
     input: Type.Object({}),
     output: Type.Object({ rules: Type.Array(RuleShape, { description: "Rules, by name." }) }),
-    rest: {
-      route: "GET /api/v1/alert-rules",
-      encode: (list: RuleRow[]) => ({ status: 200, body: { rules: list.map(ruleJson) } }),
-    },
+    rest: { route: "GET /api/v1/alert-rules", json: (list: RuleRow[]) => ({ rules: list.map(ruleJson) }) },
     rpc: rpc(
       method.listAlertRules,
       () => ({}),
@@ -246,17 +236,14 @@ const wordOperations = (alerts: Alerts): Operation[] => [
     output: Type.Object({
       results: Type.Array(
         Type.Object({
-          target: Type.String({ description: "The target as it is shown." }),
-          delivered: Type.Boolean({ description: "Whether it took the message." }),
-          error: Type.String({ description: "Why not; empty when it did." }),
+          target: shape.text("The target as it is shown."),
+          delivered: shape.flag("Whether it took the message."),
+          error: shape.text("Why not; empty when it did."),
         }),
         { description: "A result for each target." },
       ),
     }),
-    rest: {
-      route: "POST /api/v1/alert-rules/{name}/test",
-      encode: (results: object[]) => ({ status: 200, body: { results } }),
-    },
+    rest: { route: "POST /api/v1/alert-rules/{name}/test", json: (results: object[]) => ({ results }) },
     rpc: rpc(
       method.testAlertRule,
       ({ name }) => ({ name }),
@@ -284,10 +271,7 @@ const historyOperations = (alerts: Alerts): Operation[] => [
       alerts: Type.Array(AlertShape, { description: "Alerts, newest first." }),
       next_cursor: described(Type.String(), "Of the next page; empty at the end."),
     }),
-    rest: {
-      route: "GET /api/v1/alerts",
-      encode: (page: AlertsPage) => ({ status: 200, body: pageJson(page) }),
-    },
+    rest: { route: "GET /api/v1/alerts", json: pageJson },
     rpc: rpc(
       method.listAlerts,
       inputOf<typeof ListAlertsRequestSchema, Static<typeof List>>(ListAlertsRequestSchema),
@@ -311,10 +295,7 @@ const historyOperations = (alerts: Alerts): Operation[] => [
       ...shows,
     ],
     output: AlertShape,
-    rest: {
-      route: "POST /api/v1/alerts/{id}/resolve",
-      encode: (alert: ShownAlert) => ({ status: 200, body: alertJson(alert) }),
-    },
+    rest: { route: "POST /api/v1/alerts/{id}/resolve", json: alertJson },
     rpc: rpc(method.resolveAlert, ({ id }) => ({ id }), toAlert),
     async handle({ id }, call, permit) {
       const row = await alerts.alert(call.environmentId, id);

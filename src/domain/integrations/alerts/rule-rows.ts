@@ -2,6 +2,7 @@ import type { Instant } from "../../../kit/clock.ts";
 import { sql } from "../../../kit/sql.ts";
 import { storedJson } from "../../../kit/stored-json.ts";
 import type { Session, StoreReader } from "../../../store/store.ts";
+import type { RowOf } from "../../../store/tables/row.ts";
 import type { ConditionName, RuleBounds, RuleTarget } from "./rules.ts";
 
 export interface RuleKey {
@@ -9,20 +10,16 @@ export interface RuleKey {
   name: string;
 }
 
-export interface RuleRow extends RuleKey {
+export interface RuleRow
+  extends RuleKey,
+    RowOf<
+      "alert_rules",
+      `function_id, targets, sealed, repeat_after_ms, resolve_after_ms, silenced_until, seen, look_at,
+  created_at, updated_at`
+    > {
   condition: ConditionName;
-  function_id: string | null;
   /** JSON texts: of `RuleBounds`, of `StoredTarget[]`, and of what the last look counted. */
   bounds: string;
-  targets: string;
-  sealed: string;
-  repeat_after_ms: number;
-  resolve_after_ms: number;
-  silenced_until: Instant | null;
-  seen: string | null;
-  look_at: Instant;
-  created_at: Instant;
-  updated_at: Instant;
 }
 
 const fields =

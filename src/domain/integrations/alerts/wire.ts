@@ -1,44 +1,42 @@
-import { type DescMessage, fromJson, type JsonValue, type MessageShape, toJson } from "@bufbuild/protobuf";
+import { type DescMessage, type MessageShape, toJson } from "@bufbuild/protobuf";
 import { Type } from "@sinclair/typebox";
 import { rfc3339 } from "../../../kit/clock.ts";
-import { described } from "../../../kit/described.ts";
+import { described, maybe, shape } from "../../../kit/described.ts";
 import { boundsOf, type RuleRow, storedTargetsOf } from "./rule-rows.ts";
 import { conditionNames } from "./rules.ts";
 import type { ShownAlert } from "./service.ts";
 
 const text = Type.String();
 const count = Type.Integer();
-const said = (description: string) => Type.String({ description });
-const time = (description: string) => Type.String({ format: "date-time", description });
 
 const targetFields = {
-  type: said("`webhook`, `slack` or `email`."),
-  url: Type.Optional(
-    said("Of a webhook without its query, of Slack without its end: as it is shown it stands for itself."),
+  type: shape.text("`webhook`, `slack` or `email`."),
+  url: maybe.text(
+    "Of a webhook without its query, of Slack without its end: as it is shown it stands for itself.",
   ),
-  secret: Type.Optional(said("Name of the environment's secret that signs a webhook.")),
+  secret: maybe.text("Name of the environment's secret that signs a webhook."),
   to: Type.Optional(Type.Array(text, { maxItems: 100, description: "Addresses of an e-mail." })),
 };
 export const TargetShape = Type.Object(targetFields);
 
 export const boundFields = {
-  share: Type.Optional(Type.Number({ description: "From 0 to 1; of `failure_share` and `quota_near`." })),
+  share: maybe.number("From 0 to 1; of `failure_share` and `quota_near`."),
   window_minutes: Type.Optional(described(count, "How many minutes `failure_share` looks back.")),
   minimum: Type.Optional(described(count, "How many runs must have ended in the window.")),
   waiting_ms: Type.Optional(described(count, "How long a run may wait, in milliseconds.")),
 };
 
 export const RuleShape = Type.Object({
-  name: said("Name of the rule, unique in its environment."),
-  condition: said(`What it looks for: one of ${conditionNames.join(", ")}.`),
-  function_id: Type.Optional(said("Id of the one function that it looks at; absent for all.")),
+  name: shape.text("Name of the rule, unique in its environment."),
+  condition: shape.text(`What it looks for: one of ${conditionNames.join(", ")}.`),
+  function_id: maybe.text("Id of the one function that it looks at; absent for all."),
   ...boundFields,
   targets: Type.Array(TargetShape, { description: "Whom it tells." }),
   repeat_after_ms: described(count, "While it lasts, targets are told again after this long; 0 for never."),
   resolve_after_ms: described(count, "What happens is over when it has not happened for this long."),
-  silenced_until: Type.Optional(time("Nobody is told before.")),
-  created_at: time("When it was made, RFC 3339."),
-  updated_at: time("When it was last changed, RFC 3339."),
+  silenced_until: maybe.time("Nobody is told before."),
+  created_at: shape.time("When it was made, RFC 3339."),
+  updated_at: shape.time("When it was last changed, RFC 3339."),
 });
 
 export const ruleJson = (row: RuleRow) => ({
@@ -52,27 +50,27 @@ export const ruleJson = (row: RuleRow) => ({
 });
 
 const DeliveryShape = Type.Object({
-  target: said("The target as it is shown."),
-  kind: said("`opened`, `repeated` or `resolved`."),
-  state: said("`waiting`, `sent` or `given_up`."),
+  target: shape.text("The target as it is shown."),
+  kind: shape.text("`opened`, `repeated` or `resolved`."),
+  state: shape.text("`waiting`, `sent` or `given_up`."),
   attempts: described(count, "How often it was tried."),
-  last_error: Type.Optional(said("Of the last attempt that failed.")),
-  sent_at: Type.Optional(time("When the target took a message last.")),
+  last_error: maybe.text("Of the last attempt that failed."),
+  sent_at: maybe.time("When the target took a message last."),
 });
 
 export const AlertShape = Type.Object({
-  id: said("Id of the alert (`alr_…`)."),
-  rule: said("Name of the rule that found it."),
-  condition: said("What the rule looks for."),
-  subject: Type.Optional(said("The thing that it is about; absent for the environment.")),
-  detail: Type.Optional(said("What was found, in words; absent where policies may hide what it names.")),
+  id: shape.text("Id of the alert (`alr_…`)."),
+  rule: shape.text("Name of the rule that found it."),
+  condition: shape.text("What the rule looks for."),
+  subject: maybe.text("The thing that it is about; absent for the environment."),
+  detail: maybe.text("What was found, in words; absent where policies may hide what it names."),
   count: described(count, "How often it happened, or how many there are."),
-  state: said("`open` or `resolved`."),
-  opened_at: time("When it was found first."),
-  seen_at: time("When it was found last."),
-  told_at: Type.Optional(time("When targets were told last.")),
-  resolved_at: Type.Optional(time("When it was over, or a person resolved it.")),
-  resolved_by: Type.Optional(said("Id of the caller who resolved it; absent where it ended by itself.")),
+  state: shape.text("`open` or `resolved`."),
+  opened_at: shape.time("When it was found first."),
+  seen_at: shape.time("When it was found last."),
+  told_at: maybe.time("When targets were told last."),
+  resolved_at: maybe.time("When it was over, or a person resolved it."),
+  resolved_by: maybe.text("Id of the caller who resolved it; absent where it ended by itself."),
   deliveries: Type.Array(DeliveryShape, { description: "What each target was told last." }),
 });
 
@@ -91,12 +89,6 @@ export const alertJson = ({ row, deliveries }: ShownAlert) => ({
     ...(sent_at !== null && { sent_at: rfc3339(sent_at) }),
   })),
 });
-
-/** The JSON of an answer as its message: a field is described once, for both protocols. */
-export const messageOf =
-  <Desc extends DescMessage>(schema: Desc) =>
-  (json: unknown): MessageShape<Desc> =>
-    fromJson(schema, json as JsonValue);
 
 /** A message as the JSON that REST takes. */
 export const inputOf =

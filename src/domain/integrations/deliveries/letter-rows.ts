@@ -1,18 +1,16 @@
 import type { Instant } from "../../../kit/clock.ts";
+import { countOf } from "../../../kit/count-of.ts";
 import { countCap, gaugeCountMax } from "../../../kit/limits.ts";
 import { type Sql, sql } from "../../../kit/sql.ts";
 import type { Session, StoreReader } from "../../../store/store.ts";
+import type { RowOf } from "../../../store/tables/row.ts";
 
 /** An event that an endpoint did not take. Its payload stands in the log alone. */
-export interface LetterRow {
-  environment_id: string;
-  endpoint_id: string;
-  event_id: string;
-  event_name: string;
-  position: number;
-  attempts: number;
-  last_error: string;
-  dead_at: Instant;
+export interface LetterRow
+  extends RowOf<
+    "webhook_dead_letters",
+    "environment_id, endpoint_id, event_id, event_name, position, attempts, last_error, dead_at"
+  > {
   /** Set while it is to be sent again. */
   due_at: Instant | null;
 }
@@ -49,14 +47,10 @@ export const listLetters = (
     ORDER BY position, event_id LIMIT ${limit} OFFSET ${offset}`);
 
 /** Counted up to `countCap`. */
-export async function countLetters(
+export const countLetters = (
   reader: StoreReader,
   key: Pick<LetterKey, "environment_id" | "endpoint_id">,
-): Promise<number> {
-  const row = await reader.one<{ count: number }>(sql`SELECT count(*) AS count FROM (
-    SELECT 1 FROM webhook_dead_letters WHERE ${ofEndpoint(key)} LIMIT ${countCap}) counted`);
-  return row?.count ?? 0;
-}
+): Promise<number> => countOf(reader, sql`FROM webhook_dead_letters WHERE ${ofEndpoint(key)}`, countCap);
 
 export const getLetter = (reader: StoreReader, key: LetterKey): Promise<LetterRow | undefined> =>
   reader.one(sql`SELECT ${fields} FROM webhook_dead_letters WHERE ${its(key)}`);
@@ -85,8 +79,5 @@ export const forgetLetters = (session: Session, before: Instant, limit: number):
     SELECT environment_id, endpoint_id, event_id FROM webhook_dead_letters WHERE dead_at < ${before}
     ORDER BY dead_at LIMIT ${limit})`);
 
-export async function countAllLetters(reader: StoreReader): Promise<number> {
-  const row = await reader.one<{ count: number }>(sql`SELECT count(*) AS count FROM (
-    SELECT 1 FROM webhook_dead_letters LIMIT ${gaugeCountMax}) counted`);
-  return row?.count ?? 0;
-}
+export const countAllLetters = (reader: StoreReader): Promise<number> =>
+  countOf(reader, sql`FROM webhook_dead_letters`, gaugeCountMax);

@@ -3,6 +3,7 @@ import { actionsThatShow, namesOfEvent, thingsOfEvent } from "../../../gate/thin
 import { WebhookEndpointService } from "../../../gen/svc/v1/webhook_pb.ts";
 import { Fault } from "../../../kit/fault.ts";
 import { listed, listedById, type Operation, rpc, type Thing, unary } from "../../../kit/operation.ts";
+import { stated } from "../../../kit/stated.ts";
 import { safeCount } from "../../../kit/wkt.ts";
 import { allOf, parsePattern } from "../../realtime/pubsub/rules.ts";
 import type { ListedLetter, ShownEndpoint, WebhookEndpoints } from "./service.ts";
@@ -113,10 +114,7 @@ const changeOperations = ({ endpoints }: WebhookEndpoints): Operation[] => [
       method.updateWebhookEndpoint,
       ({ id, name, url, pattern, filter }) => ({
         id,
-        ...(name !== undefined && { name }),
-        ...(url !== undefined && { url }),
-        ...(pattern !== undefined && { pattern }),
-        ...(filter !== undefined && { filter }),
+        ...stated({ name, url, pattern, filter }),
       }),
       toEndpoint,
     ),

@@ -1,41 +1,31 @@
 import type { Instant } from "../../../kit/clock.ts";
+import { countOf } from "../../../kit/count-of.ts";
 import { countCap, gaugeCountMax } from "../../../kit/limits.ts";
 import { type Sql, sql } from "../../../kit/sql.ts";
 import type { Session, Store, StoreReader } from "../../../store/store.ts";
+import type { RowOf } from "../../../store/tables/row.ts";
 
 export interface EndpointKey {
   environment_id: string;
   id: string;
 }
 
-export interface EndpointRow extends EndpointKey {
-  name: string;
-  url: string;
-  pattern: string;
-  filter: string;
-  status: string;
-  disabled_reason: string;
-  sealed: string;
-  prev_sealed: string | null;
-  prev_expires_at: Instant | null;
+export interface EndpointRow
+  extends EndpointKey,
+    RowOf<
+      "webhook_endpoints",
+      `name, url, pattern, filter, status, disabled_reason, sealed, prev_sealed, prev_expires_at, holder,
+  fence, lease_until, due_at, failing_event_id, tried_since, last_error, last_delivered_at,
+  created_at, updated_at`
+    > {
   /** Everything up to here is delivered, a dead letter, or none of the endpoint's. */
   position: number;
-  holder: string | null;
-  fence: number;
-  lease_until: Instant;
-  due_at: Instant;
   /** Failed tries of the event `failing_event_id`, the first of which was at `tried_since`. */
   attempts: number;
-  failing_event_id: string | null;
-  tried_since: Instant | null;
   /** Since the first failure after the last delivery. */
   failing_since: Instant | null;
-  last_error: string | null;
-  last_delivered_at: Instant | null;
   /** When it was paused or disabled. */
   stopped_at: Instant | null;
-  created_at: Instant;
-  updated_at: Instant;
 }
 
 const names = `environment_id, id, name, url, pattern, filter, status, disabled_reason, sealed, prev_sealed,
@@ -76,16 +66,11 @@ export const listEndpoints = (
       ${status === undefined ? sql.empty : sql`AND e.status = ${status}`}
     ORDER BY e.id LIMIT ${limit} OFFSET ${offset}`);
 
-export async function countEndpoints(
+export const countEndpoints = (
   reader: StoreReader,
   environmentId: string,
   status?: string,
-): Promise<number> {
-  const row = await reader.one<{ count: number }>(
-    sql`SELECT count(*) AS count FROM webhook_endpoints ${conditions(environmentId, status)}`,
-  );
-  return row?.count ?? 0;
-}
+): Promise<number> => countOf(reader, sql`FROM webhook_endpoints ${conditions(environmentId, status)}`);
 
 /** Locked for the rest of the transaction. */
 export const holdEndpoint = (session: Session, key: EndpointKey): Promise<EndpointRow | undefined> =>

@@ -1,32 +1,18 @@
+import { WebhookDeadLetterSchema, WebhookEndpointSchema } from "../../../gen/svc/v1/webhook_pb.ts";
+import { fieldsFor } from "../../../kit/message-fields.ts";
 import { timestampOf } from "../../../kit/wkt.ts";
 import type { LetterRow, ShownEndpoint } from "./service.ts";
 
-const at = <Name extends string>(name: Name, instant: number | null) =>
-  (instant === null ? {} : { [name]: timestampOf(instant) }) as {
-    [Given in Name]?: ReturnType<typeof timestampOf>;
-  };
+const ofEndpoint = fieldsFor(WebhookEndpointSchema);
+const ofLetter = fieldsFor(WebhookDeadLetterSchema);
 
 export const toEndpoint = ({ row, secret }: ShownEndpoint) => ({
-  id: row.id,
-  name: row.name,
-  url: row.url,
-  pattern: row.pattern,
-  filter: row.filter,
-  status: row.status,
-  disabledReason: row.disabled_reason,
+  ...ofEndpoint(row, "id name url pattern filter status disabled_reason position attempts failing_event_id"),
+  ...ofEndpoint(row, "failing_since last_error last_delivered_at created_at updated_at"),
   ...(secret !== undefined && { secret }),
-  ...at("previousSecretExpiresAt", row.prev_expires_at),
-  position: BigInt(row.position),
-  behind: BigInt(Math.max(0, row.head - row.position)),
-  attempts: row.attempts,
-  failingEventId: row.failing_event_id ?? "",
-  ...at("nextAttemptAt", row.attempts > 0 ? row.due_at : null),
-  ...at("failingSince", row.failing_since),
-  lastError: row.last_error ?? "",
-  ...at("lastDeliveredAt", row.last_delivered_at),
-  deadLetters: row.letters,
-  createdAt: timestampOf(row.created_at),
-  updatedAt: timestampOf(row.updated_at),
+  ...(row.prev_expires_at !== null && { previousSecretExpiresAt: timestampOf(row.prev_expires_at) }),
+  ...(row.attempts > 0 && { nextAttemptAt: timestampOf(row.due_at) }),
+  ...{ behind: BigInt(Math.max(0, row.head - row.position)), deadLetters: row.letters },
 });
 
 export const toEndpoints = (page: { endpoints: ShownEndpoint["row"][]; totalCount: number }) => ({
@@ -35,14 +21,8 @@ export const toEndpoints = (page: { endpoints: ShownEndpoint["row"][]; totalCoun
 });
 
 export const toLetter = (row: LetterRow) => ({
-  endpointId: row.endpoint_id,
-  eventId: row.event_id,
-  eventName: row.event_name,
-  sequence: BigInt(row.position),
-  attempts: row.attempts,
-  lastError: row.last_error,
-  deadAt: timestampOf(row.dead_at),
-  redelivering: row.due_at !== null,
+  ...ofLetter(row, "endpoint_id event_id event_name attempts last_error dead_at"),
+  ...{ sequence: BigInt(row.position), redelivering: row.due_at !== null },
 });
 
 export const toLetters = (page: { letters: LetterRow[]; totalCount: number }) => ({

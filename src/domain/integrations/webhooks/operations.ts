@@ -1,7 +1,7 @@
 import { type Static, Type } from "@sinclair/typebox";
 import { WebhookService } from "../../../gen/svc/v1/webhook_pb.ts";
 import { withoutPlace } from "../../../kit/bounded-look.ts";
-import { described } from "../../../kit/described.ts";
+import { described, maybe } from "../../../kit/described.ts";
 import {
   type Call,
   listed,
@@ -12,20 +12,12 @@ import {
   type Thing,
   unary,
 } from "../../../kit/operation.ts";
+import { stated } from "../../../kit/stated.ts";
 import { instantOf } from "../../../kit/wkt.ts";
 import { emitThings, readThings } from "./rules.ts";
 import type { DeliveryRow, Webhooks } from "./service.ts";
 import type { ShownSource } from "./sources.ts";
-import {
-  flowJson,
-  fromConfig,
-  stated,
-  toDeliveries,
-  toDelivery,
-  toSource,
-  toSources,
-  toTrial,
-} from "./wire.ts";
+import { flowJson, fromConfig, toDeliveries, toDelivery, toSource, toSources, toTrial } from "./wire.ts";
 
 const text = Type.String();
 const optional = Type.Optional(text);
@@ -189,12 +181,7 @@ const sourceOperations = ({ sources, flow }: Webhooks): Operation[] => [
           delivery_counts: Type.Record(text, Type.Integer(), {
             description: "How many of the newest deliveries have which status.",
           }),
-          latest_delivery_at: Type.Optional(
-            Type.String({
-              format: "date-time",
-              description: "When something came last, RFC 3339; absent before the first time.",
-            }),
-          ),
+          latest_delivery_at: maybe.time("When something came last, RFC 3339; absent before the first time."),
           latest_delivery_status: described(optional, "`accepted`, `rejected` or `failed`."),
         }),
         { description: "Sources, oldest first." },

@@ -8,29 +8,21 @@ import {
   lookThrough,
 } from "../../../kit/bounded-look.ts";
 import type { Instant } from "../../../kit/clock.ts";
+import { countOf } from "../../../kit/count-of.ts";
 import { idempotencyKeptMs, webhookKeyKeptMs } from "../../../kit/limits.ts";
 import { type Sql, sql } from "../../../kit/sql.ts";
 import type { Session, StoreReader } from "../../../store/store.ts";
+import type { RowOf } from "../../../store/tables/row.ts";
 import { flowDeliveriesMax } from "./limits.ts";
 
-export interface SourceRow {
-  environment_id: string;
-  id: string;
-  name: string;
-  event_prefix: string;
-  source_type: string;
-  verify_header: string;
-  verify_algorithm: string;
+export interface SourceRow
+  extends RowOf<
+    "webhook_sources",
+    `environment_id, id, name, event_prefix, source_type, verify_header, verify_algorithm, metadata,
+  sealed, prev_sealed, prev_expires_at, token_hash, token_prefix, created_at, updated_at`
+  > {
   /** JSON text. */
   verify_config: string | null;
-  metadata: string;
-  sealed: string | null;
-  prev_sealed: string | null;
-  prev_expires_at: Instant | null;
-  token_hash: string;
-  token_prefix: string;
-  created_at: Instant;
-  updated_at: Instant;
 }
 
 const fields = sql.raw(`environment_id, id, name, event_prefix, source_type, verify_header, verify_algorithm,
@@ -70,12 +62,8 @@ export const listSources = (
   reader.all(sql`SELECT ${fields} FROM webhook_sources WHERE environment_id = ${environmentId}
     ORDER BY id LIMIT ${page.limit} OFFSET ${page.offset}`);
 
-export async function countSources(reader: StoreReader, environmentId: string): Promise<number> {
-  const row = await reader.one<{ count: number }>(
-    sql`SELECT count(*) AS count FROM webhook_sources WHERE environment_id = ${environmentId}`,
-  );
-  return row?.count ?? 0;
-}
+export const countSources = (reader: StoreReader, environmentId: string): Promise<number> =>
+  countOf(reader, sql`FROM webhook_sources WHERE environment_id = ${environmentId}`);
 
 export const insertSource = (session: Session, row: SourceRow): Promise<number> =>
   session.run(sql`INSERT INTO webhook_sources (${fields}) VALUES (${row.environment_id}, ${row.id}, ${row.name},
@@ -114,24 +102,16 @@ export const dropExpiredSecrets = (session: Session, before: Instant, limit: num
     WHERE id IN (SELECT id FROM webhook_sources WHERE prev_expires_at < ${before}
       ORDER BY prev_expires_at, id LIMIT ${limit}) AND prev_expires_at < ${before}`);
 
-export interface DeliveryRow {
-  environment_id: string;
-  id: string;
-  source_id: string;
-  external_id: string;
-  status: string;
-  signature_key: string;
-  event_id: string | null;
-  event_name: string | null;
-  error: string | null;
-  is_repeat: number;
-  redelivered_from: string | null;
+export interface DeliveryRow
+  extends RowOf<
+    "webhook_deliveries",
+    `environment_id, id, source_id, external_id, status, signature_key, event_id, event_name, error,
+  is_repeat, redelivered_from, created_at, request_body`
+  > {
   /** 1 where the text is the body byte for byte. */
   body_whole: number;
-  created_at: Instant;
   /** JSON text. */
   request_headers: string;
-  request_body: string;
 }
 
 const deliveryFields = `environment_id, id, source_id, external_id, status, signature_key, event_id, event_name, error,

@@ -1,5 +1,10 @@
-import type { WebhookVerifyConfig } from "../../../gen/svc/v1/webhook_pb.ts";
+import {
+  WebhookDeliverySchema,
+  WebhookSourceSchema,
+  type WebhookVerifyConfig,
+} from "../../../gen/svc/v1/webhook_pb.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
+import { fieldsFor } from "../../../kit/message-fields.ts";
 import { timestampOf } from "../../../kit/wkt.ts";
 import type { Received } from "./ingest/service.ts";
 import type { DeliveryList, DeliveryRow, WebhookFlow } from "./kept-deliveries.ts";
@@ -9,12 +14,6 @@ import type { ShownSource, SourceRow } from "./sources.ts";
 import type { Trial } from "./trial.ts";
 import { uncovered } from "./verify.ts";
 
-/** The fields that a message states. */
-export const stated = <Fields extends object>(fields: Fields) =>
-  Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as {
-    [Name in keyof Fields]?: Exclude<Fields[Name], undefined>;
-  };
-
 /** A message without the fields that protobuf adds to it. */
 export function fromConfig(config: WebhookVerifyConfig | undefined): VerifyConfig | undefined {
   if (!config) return undefined;
@@ -22,18 +21,13 @@ export function fromConfig(config: WebhookVerifyConfig | undefined): VerifyConfi
   return fields;
 }
 
+const ofSource = fieldsFor(WebhookSourceSchema);
+const ofDelivery = fieldsFor(WebhookDeliverySchema);
+
 export const toSource = ({ row, token }: ShownSource) => ({
-  id: row.id,
-  name: row.name,
-  eventPrefix: row.event_prefix,
-  verifyHeader: row.verify_header,
-  verifyAlgorithm: row.verify_algorithm,
-  sourceType: row.source_type,
+  ...ofSource(row, "id name event_prefix verify_header verify_algorithm source_type created_at updated_at"),
   metadata: JSON.parse(row.metadata),
-  createdAt: timestampOf(row.created_at),
-  updatedAt: timestampOf(row.updated_at),
-  verifySecretSet: row.sealed !== null,
-  verifySecretPrevSet: row.prev_sealed !== null,
+  ...{ verifySecretSet: row.sealed !== null, verifySecretPrevSet: row.prev_sealed !== null },
   ...(row.prev_expires_at !== null && { verifySecretPrevExpiresAt: timestampOf(row.prev_expires_at) }),
   ingestTokenPrefix: row.token_prefix,
   ...(token !== undefined && { ingestToken: token }),
@@ -57,20 +51,10 @@ export const toSources = (page: { sources: SourceRow[]; totalCount: number }) =>
 });
 
 export const toDelivery = (row: DeliveryRow) => ({
-  id: row.id,
-  sourceId: row.source_id,
-  externalId: row.external_id,
-  status: row.status,
-  eventId: row.event_id ?? "",
-  error: row.error ?? "",
-  createdAt: timestampOf(row.created_at),
-  requestBody: row.request_body,
+  ...ofDelivery(row, "id source_id external_id status event_id error created_at request_body signature_key"),
+  ...ofDelivery(row, "redelivered_from event_name"),
   requestHeaders: JSON.parse(row.request_headers),
-  signatureKey: row.signature_key,
-  duplicate: row.is_repeat === 1,
-  redeliveredFrom: row.redelivered_from ?? "",
-  requestBodyTruncated: row.body_whole === 0,
-  eventName: row.event_name ?? "",
+  ...{ duplicate: row.is_repeat === 1, requestBodyTruncated: row.body_whole === 0 },
 });
 
 /** A list shows the beginning of each body: a page of whole ones would be too large for any client. */

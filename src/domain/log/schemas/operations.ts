@@ -1,10 +1,10 @@
 import { type Static, Type } from "@sinclair/typebox";
 import { EventSchemaService } from "../../../gen/svc/v1/event_schema_pb.ts";
-import { described } from "../../../kit/described.ts";
+import { described, shape } from "../../../kit/described.ts";
 import { listed, type Operation, rpc, type Thing, unary } from "../../../kit/operation.ts";
 import { dataOf } from "../../../kit/wkt.ts";
 import { schemaModes } from "./rules.ts";
-import type { Enforcement, SchemaCheck, SchemaHead, SchemaRow, Schemas, Upcasted } from "./service.ts";
+import type { SchemaCheck, SchemaHead, Schemas } from "./service.ts";
 import {
   enforcementJson,
   headJson,
@@ -37,7 +37,7 @@ export const SchemaShape = Type.Object({
 const Register = Type.Object({
   event_name: eventName,
   version: Type.Optional(described(whole, "Version of the event's schema; 1 when left out.")),
-  schema_json: Type.String({ description: "A JSON Schema, as text." }),
+  schema_json: shape.text("A JSON Schema, as text."),
   description: Type.Optional(described(text, "What the schema is for, at most 2,000 bytes.")),
 });
 
@@ -57,7 +57,7 @@ const byVersion = Type.Object({
 });
 
 export const UpcastShape = Type.Object({
-  success: Type.Boolean({ description: "Always true: what cannot be brought up is an error." }),
+  success: shape.flag("Always true: what cannot be brought up is an error."),
   data: Type.Unknown({ description: "The payload of `toVersion`." }),
   steps_applied: Type.Array(
     Type.Object({
@@ -119,9 +119,9 @@ const registryOperations = (schemas: Schemas): Operation[] => [
     lists: listed(({ event_name }: SchemaHead) => namesOf(event_name), { under: "schemas", type: "event" }),
     rest: {
       route: "GET /api/v1/events/schemas",
-      encode: ({ schemas: list, totalCount }: Page) => ({
-        status: 200,
-        body: { schemas: list.map(headJson), total_count: totalCount },
+      json: ({ schemas: list, totalCount }: Page) => ({
+        schemas: list.map(headJson),
+        total_count: totalCount,
       }),
     },
     rpc: rpc(
@@ -143,7 +143,7 @@ const registryOperations = (schemas: Schemas): Operation[] => [
     rest: [
       "GET /api/v1/events/schemas/{event_name}",
       "GET /api/v1/events/schemas/{event_name}/{version}",
-    ].map((route) => ({ route, encode: (row: SchemaRow) => ({ status: 200, body: schemaJson(row) }) })),
+    ].map((route) => ({ route, json: schemaJson })),
     rpc: rpc(
       EventSchemaService.method.getSchema,
       ({ eventName: name, version }) => ({ event_name: name, version }),
@@ -182,10 +182,7 @@ const registryOperations = (schemas: Schemas): Operation[] => [
     }),
     about: ({ eventName: name }: { eventName: string }) => aboutName(name),
     output: UpcastShape,
-    rest: {
-      route: "POST /api/v1/events/upcast",
-      encode: (upcasted: Upcasted) => ({ status: 200, body: upcastedJson(upcasted) }),
-    },
+    rest: { route: "POST /api/v1/events/upcast", json: upcastedJson },
     rpc: rpc(
       EventSchemaService.method.testUpcast,
       (m) => ({
@@ -217,7 +214,7 @@ export const CheckShape = Type.Object({
       event_name: text,
       version: described(whole, "Version of the event's schema."),
       schema_hash: text,
-      asserts: Type.Boolean({ description: "Whether the schema refuses anything at all." }),
+      asserts: shape.flag("Whether the schema refuses anything at all."),
       compile_error: described(text, "Why the schema cannot be used; empty when it can."),
       traffic: Type.Array(
         Type.Object({
@@ -227,7 +224,7 @@ export const CheckShape = Type.Object({
         }),
         { description: "Recent events that it would refuse, by version and schema." },
       ),
-      traffic_truncated: Type.Boolean({ description: "Whether only the newest events were looked at." }),
+      traffic_truncated: shape.flag("Whether only the newest events were looked at."),
     }),
     { description: "One for each schema, at most 200." },
   ),
@@ -250,10 +247,7 @@ const enforcementOperations = (schemas: Schemas): Operation[] => [
     about: ({ event_name: name }: Static<typeof Check>) => (name ? aboutName(name) : ["*"]),
     lists: listed(({ eventName: name }: SchemaCheck) => namesOf(name), { under: "schemas", type: "event" }),
     output: CheckShape,
-    rest: {
-      route: "GET /api/v1/events/enforcement",
-      encode: (found: Enforcement) => ({ status: 200, body: enforcementJson(found) }),
-    },
+    rest: { route: "GET /api/v1/events/enforcement", json: enforcementJson },
     rpc: rpc(
       EventSchemaService.method.checkEnforcement,
       ({ eventName: name, trafficWindowHours }) => ({

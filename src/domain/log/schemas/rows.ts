@@ -1,17 +1,15 @@
 import type { Instant } from "../../../kit/clock.ts";
+import { countOf } from "../../../kit/count-of.ts";
 import type { Cursor } from "../../../kit/page.ts";
 import { type Sql, sql } from "../../../kit/sql.ts";
 import type { Session, StoreReader } from "../../../store/store.ts";
+import type { RowOf } from "../../../store/tables/row.ts";
 import type { SchemaMode } from "./rules.ts";
 
-export interface SchemaRow {
-  event_name: string;
-  version: number;
+export interface SchemaRow
+  extends RowOf<"event_schemas", "event_name, version, schema_json, description, created_at"> {
   /** SHA-256 of the text, in hex. */
   hash: string;
-  schema_json: string;
-  description: string;
-  created_at: Instant;
 }
 
 /** The same without its text. */
@@ -57,16 +55,11 @@ export const listSchemas = (
   reader.all(sql`SELECT ${headColumns} FROM event_schemas ${filtered(environmentId, eventName)}
     ORDER BY event_name, version LIMIT ${limit} OFFSET ${offset}`);
 
-export async function countSchemas(
+export const countSchemas = (
   reader: StoreReader,
   environmentId: string,
   eventName: string | undefined,
-): Promise<number> {
-  const row = await reader.one<{ count: number }>(
-    sql`SELECT count(*) AS count FROM event_schemas ${filtered(environmentId, eventName)}`,
-  );
-  return row?.count ?? 0;
-}
+): Promise<number> => countOf(reader, sql`FROM event_schemas ${filtered(environmentId, eventName)}`);
 
 /** 0 when the version is taken. */
 export const insertSchema = (session: Session, environmentId: string, row: SchemaRow): Promise<number> =>

@@ -1,14 +1,14 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
-import type {
+import {
   CheckEnforcementResponseSchema,
-  GetSchemaResponseSchema,
-  SchemaInfoSchema,
-  TestUpcastResponseSchema,
+  type GetSchemaResponseSchema,
+  type SchemaInfoSchema,
+  type TestUpcastResponseSchema,
 } from "../../../gen/svc/v1/event_schema_pb.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
 import { storedJson } from "../../../kit/payload-json.ts";
-import { payload, timestampOf } from "../../../kit/wkt.ts";
-import type { Enforcement, SchemaCheck, SchemaHead, SchemaRow, Upcasted } from "./service.ts";
+import { messageOf, payload, timestampOf } from "../../../kit/wkt.ts";
+import type { Enforcement, SchemaHead, SchemaRow, Upcasted } from "./service.ts";
 
 const toHead = ({ event_name, version, description, created_at }: SchemaHead) => ({
   ...{ eventName: event_name, version, description },
@@ -42,21 +42,6 @@ export const upcastedJson = ({ data, steps }: Upcasted) => ({
   })),
 });
 
-const toCheck = ({ traffic, ...check }: SchemaCheck) => ({
-  ...check,
-  traffic: traffic.map(({ count, ...kind }) => ({ ...kind, count: BigInt(count) })),
-});
-
-export const toEnforcement = ({
-  mode,
-  schemas,
-  trafficWindowHours,
-  totalCount,
-}: Enforcement): MessageInitShape<typeof CheckEnforcementResponseSchema> => ({
-  ...{ mode, trafficWindowHours, totalSchemas: totalCount },
-  schemas: schemas.map(toCheck),
-});
-
 export const enforcementJson = ({ mode, schemas, trafficWindowHours, totalCount }: Enforcement) => ({
   mode,
   traffic_window_hours: trafficWindowHours,
@@ -70,3 +55,6 @@ export const enforcementJson = ({ mode, schemas, trafficWindowHours, totalCount 
     traffic_truncated: check.trafficTruncated,
   })),
 });
+
+export const toEnforcement = (found: Enforcement) =>
+  messageOf(CheckEnforcementResponseSchema)(enforcementJson(found));

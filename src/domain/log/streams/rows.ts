@@ -18,35 +18,25 @@ import {
 import { type Sql, sql } from "../../../kit/sql.ts";
 import { containsIgnoringCase, looksWithin } from "../../../kit/sql-contains.ts";
 import type { Session, Store } from "../../../store/store.ts";
+import type { RowOf } from "../../../store/tables/row.ts";
 import { type Direction, snapshotsKeptMax } from "./rules.ts";
 
 /** An entity's stream. */
-export interface StreamRow {
-  entity_id: string;
-  entity_type: string;
-  version: number;
-  created_at: Instant;
-  updated_at: Instant;
-  deleted_at: Instant | null;
-}
+export type StreamRow = RowOf<
+  "streams",
+  "entity_id, entity_type, version, created_at, updated_at, deleted_at"
+>;
 
 /** An event as its stream has it. `data` and `metadata` are JSON text. */
-export interface StreamEventRow {
-  id: string;
-  position: number;
-  name: string;
-  version: number;
-  data: string;
-  metadata: string | null;
-  source: string;
-  at: Instant;
-  idempotency_key: string | null;
+export interface StreamEventRow
+  extends RowOf<
+    "events",
+    `id, position, name, version, data, metadata, source, at, idempotency_key, run_id, redacted_at,
+  schema_hash`
+  > {
   entity_id: string;
   entity_type: string;
   entity_version: number;
-  run_id: string | null;
-  redacted_at: Instant | null;
-  schema_hash: string | null;
 }
 
 export interface SnapshotRow {

@@ -1,13 +1,14 @@
 import type { JsonObject, MessageInitShape } from "@bufbuild/protobuf";
 import type { Value } from "@bufbuild/protobuf/wkt";
-import type {
-  EntityHistoryRunSchema,
-  GetEntityHistoryResponseSchema,
-  GetSnapshotResponseSchema,
+import {
+  type EntityHistoryRunSchema,
+  type GetEntityHistoryResponseSchema,
+  type GetSnapshotResponseSchema,
   GetStreamInfoResponseSchema,
   StreamEventSchema,
 } from "../../../gen/svc/v1/entity_stream_pb.ts";
 import { type Instant, rfc3339 } from "../../../kit/clock.ts";
+import { fieldsFor } from "../../../kit/message-fields.ts";
 import { storedJson } from "../../../kit/payload-json.ts";
 import {
   type DataMessage,
@@ -134,24 +135,15 @@ const payloadsOf = ({ data, metadata, redacted_at }: StreamEvent) => ({
   ...(metadata !== null && { metadata: storedJson(metadata) as JsonObject }),
 });
 
+const ofEvent = fieldsFor(StreamEventSchema);
+
 export const toEvent = (event: StreamEvent): MessageInitShape<typeof StreamEventSchema> => ({
-  id: event.id,
-  name: event.name,
+  ...ofEvent(event, "id name entity_version version source idempotency_key run_id entity_id entity_type"),
+  ...ofEvent(event, "schema_hash redacted_at"),
   ...payloadsOf(event),
-  entityVersion: BigInt(event.entity_version),
-  version: event.version,
-  timestamp: at(event.at),
-  createdAt: at(event.at),
-  source: event.source,
-  idempotencyKey: event.idempotency_key ?? "",
+  ...{ timestamp: at(event.at), createdAt: at(event.at), natsSeq: BigInt(event.position) },
   // An append writes the event and its runs in one transaction.
   processed: true,
-  runId: event.run_id ?? "",
-  entityId: event.entity_id,
-  entityType: event.entity_type,
-  schemaHash: event.schema_hash ?? "",
-  natsSeq: BigInt(event.position),
-  redactedAt: at(event.redacted_at),
 });
 
 export const toPage = ({ events, totalCount, nextVersion }: StreamPage) => ({
@@ -191,14 +183,11 @@ function toEventBody(event: StreamEvent) {
   };
 }
 
+const ofInfo = fieldsFor(GetStreamInfoResponseSchema);
+
 export const toInfo = (stream: StreamInfo): MessageInitShape<typeof GetStreamInfoResponseSchema> => ({
-  entityId: stream.entity_id,
-  entityType: stream.entity_type,
-  version: BigInt(stream.version),
-  eventCount: BigInt(stream.version),
-  createdAt: at(stream.created_at),
-  updatedAt: at(stream.updated_at),
-  deleted: stream.deleted_at !== null,
+  ...ofInfo(stream, "entity_id entity_type version created_at updated_at"),
+  ...{ eventCount: BigInt(stream.version), deleted: stream.deleted_at !== null },
 });
 
 export const toList = (page: StreamList) => ({

@@ -1,4 +1,5 @@
 import type { Instant } from "../../../kit/clock.ts";
+import { columnsOf } from "../../../kit/columns.ts";
 import { column, sql } from "../../../kit/sql.ts";
 import type { Flush, SyncSession } from "../../../store/store.ts";
 import { noteBytes, noteGrown } from "../../engine/quotas/charge.ts";
@@ -46,11 +47,7 @@ export interface PublishedRow {
 }
 
 const messageColumns = (messages: readonly NewMessage[]) => ({
-  id: column.text(messages.map((m) => m.id)),
-  environment_id: column.text(messages.map((m) => m.environmentId)),
-  topic: column.text(messages.map((m) => m.topic)),
-  data: column.text(messages.map((m) => m.data)),
-  metadata: column.text(messages.map((m) => m.metadata)),
+  ...columnsOf(messages, { text: "id environmentId topic data metadata" }),
   key: column.text(messages.map((m) => m.idempotencyKey)),
 });
 
@@ -140,8 +137,7 @@ function write(session: SyncSession, appended: readonly Appended<NewMessage>[]):
     sql`${insertMessages(ofRuns)} ${rowsFrom("i", {
       ...messageColumns(messages),
       ...ofRuns,
-      position: column.bigint(appended.map((one) => one.position)),
-      at: column.bigint(appended.map((one) => one.at)),
+      ...columnsOf(appended, { bigint: "position at" }),
     })}`,
   );
   const grown = new Map<string, number>();

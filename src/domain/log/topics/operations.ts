@@ -3,6 +3,7 @@ import { PubSubService } from "../../../gen/svc/v1/pubsub_pb.ts";
 import { invalid } from "../../../kit/fault.ts";
 import { listed, type Operation, rpc, unary } from "../../../kit/operation.ts";
 import { lastPosition } from "../../../kit/sequence.ts";
+import { stated } from "../../../kit/stated.ts";
 import { draftOf, type PublishInput, topicName, topicPrefix } from "./rules.ts";
 import type { Published, Topics } from "./service.ts";
 import {
@@ -33,8 +34,7 @@ function fromItem(item: unknown): unknown {
   if (typeof item !== "object" || item === null || Array.isArray(item)) return item;
   const { idempotency_key, data_value, ...rest } = item as Record<string, unknown>;
   return fromPublishBody({
-    ...(idempotency_key !== undefined && { idempotencyKey: idempotency_key }),
-    ...(data_value !== undefined && { dataValue: data_value }),
+    ...stated({ idempotencyKey: idempotency_key, dataValue: data_value }),
     ...rest,
   });
 }

@@ -1,18 +1,14 @@
 import type { Instant } from "../../../kit/clock.ts";
+import { columnsOf } from "../../../kit/columns.ts";
+import { countOf } from "../../../kit/count-of.ts";
 import { countCap } from "../../../kit/limits.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import type { Session, Store } from "../../../store/store.ts";
+import type { RowOf } from "../../../store/tables/row.ts";
 import { noteGrown } from "../../engine/quotas/charge.ts";
 
 /** A stored message. `data` and `metadata` are JSON text. */
-export interface TopicMessage {
-  id: string;
-  position: number;
-  topic: string;
-  data: string;
-  metadata: string | null;
-  at: Instant;
-}
+export type TopicMessage = RowOf<"topic_messages", "id, position, topic, data, metadata, at">;
 
 type TopicReads = Pick<Store, "all" | "one" | "seams">;
 
@@ -98,8 +94,7 @@ export const findUsedKeys = (
 ): Promise<UsedTopicKey[]> =>
   store.all(sql`SELECT k.environment_id, k.key, k.function_id, k.event_id, m.position
     FROM ${store.seams.rowsFrom("i", {
-      environment_id: column.text(keys.map((k) => k.environmentId)),
-      key: column.text(keys.map((k) => k.key)),
+      ...columnsOf(keys, { text: "environmentId key" }),
     })} JOIN idempotency_keys k ON k.environment_id = i.environment_id AND k.key = i.key
       LEFT JOIN topic_messages m ON m.environment_id = k.environment_id AND m.idempotency_key = k.key
         AND m.id = k.event_id`);
@@ -139,18 +134,18 @@ export const getTopic = (
   );
 
 /** Messages of the topic after a position, counted up to the cap. */
-export async function countBehind(
+export const countBehind = (
   store: TopicReads,
   environmentId: string,
   topic: string,
   after: number,
-): Promise<number> {
-  const row = await store.one<{
-    count: number;
-  }>(sql`SELECT count(*) AS count FROM (SELECT 1 FROM topic_messages
-    WHERE environment_id = ${environmentId} AND topic = ${topic} AND position > ${after} LIMIT ${countCap}) counted`);
-  return row?.count ?? 0;
-}
+): Promise<number> =>
+  countOf(
+    store,
+    sql`FROM topic_messages
+    WHERE environment_id = ${environmentId} AND topic = ${topic} AND position > ${after}`,
+    countCap,
+  );
 
 /** Environments with messages, by id. */
 export const environmentsWithTopics = (

@@ -1,8 +1,9 @@
 import type { Instant } from "../../../kit/clock.ts";
+import { columnsOf } from "../../../kit/columns.ts";
 import type { ItemOutcome } from "../../../kit/combine.ts";
 import { Fault, missing } from "../../../kit/fault.ts";
 import { flushQueue } from "../../../kit/flush-queue.ts";
-import { column, sql } from "../../../kit/sql.ts";
+import { sql } from "../../../kit/sql.ts";
 import { type Basics, isOfItem, type Session } from "../../../store/store.ts";
 import type { AckMode, GroupKey } from "./rows.ts";
 
@@ -73,9 +74,7 @@ const deliveryKeyText = ({ environment_id, group_id, position }: DeliveryKey) =>
   `${environment_id}\n${group_id}\n${position}`;
 
 const deliveryKeyColumns = (keys: readonly DeliveryKey[]) => ({
-  environment_id: column.text(keys.map((one) => one.environment_id)),
-  group_id: column.text(keys.map((one) => one.group_id)),
-  position: column.bigint(keys.map((one) => one.position)),
+  ...columnsOf(keys, { text: "environment_id group_id", bigint: "position" }),
 });
 
 /** The changes of one flush. A delivery that is both ended and given back is ended. */
@@ -204,10 +203,7 @@ async function findAckTargets(session: Session, acks: readonly Ack[]): Promise<M
   const rows = await session.all<Omit<AckTarget, "position"> & { ord: number; position: number | null }>(
     sql`SELECT i.ord, g.environment_id, g.id AS group_id, g.ack_mode, g.redeliver_delay_ms, d.position
       FROM ${session.seams.rowsFrom("i", {
-        environment_id: column.text(acks.map((one) => one.environment_id)),
-        namespace: column.text(acks.map((one) => one.namespace)),
-        name: column.text(acks.map((one) => one.name)),
-        event_id: column.text(acks.map((one) => one.eventId)),
+        ...columnsOf(acks, { text: "environment_id namespace name eventId" }),
       })} JOIN consumer_groups g ON g.environment_id = i.environment_id AND g.namespace = i.namespace
         AND g.name = i.name
         LEFT JOIN group_deliveries d ON d.environment_id = g.environment_id AND d.group_id = g.id
@@ -250,8 +246,7 @@ async function giveBackDeliveries(session: Session, rows: readonly DueDelivery[]
   await session.run(sql`UPDATE group_deliveries SET member_id = NULL, due_at = v.due_at, spent_count = v.spent_count
     FROM ${session.seams.rowsFrom("v", {
       ...deliveryKeyColumns(rows),
-      due_at: column.bigint(rows.map((row) => row.due_at)),
-      spent_count: column.bigint(rows.map((row) => row.spent_count)),
+      ...columnsOf(rows, { bigint: "due_at spent_count" }),
     })} WHERE group_deliveries.environment_id = v.environment_id AND group_deliveries.group_id = v.group_id
       AND group_deliveries.position = v.position`);
 }

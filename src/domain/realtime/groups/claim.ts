@@ -1,6 +1,8 @@
 import type { Instant } from "../../../kit/clock.ts";
+import { columnsOf } from "../../../kit/columns.ts";
 import { column, sql } from "../../../kit/sql.ts";
 import type { Session } from "../../../store/store.ts";
+import type { RowOf } from "../../../store/tables/row.ts";
 import type { GivenUpDelivery } from "./given-up.ts";
 import { groupLossesMax } from "./limits.ts";
 import { type GroupKey, type GroupRow, holdGroup, whereGroup } from "./rows.ts";
@@ -61,14 +63,10 @@ export type ClaimResult =
       nextDueAt: Instant | null;
     };
 
-interface DueDeliveryRow {
-  position: number;
-  event_id: string;
-  attempt: number;
-  spent_count: number;
-  lost_count: number;
-  member_id: string | null;
-}
+type DueDeliveryRow = RowOf<
+  "group_deliveries",
+  "position, event_id, attempt, spent_count, lost_count, member_id"
+>;
 
 /**
  * One claim of a group, under the lock of its row: first deliveries that are due again, then new entries, at
@@ -197,12 +195,10 @@ async function claimDue(
     await session.run(sql`UPDATE group_deliveries SET member_id = v.member_id, consumer_id = v.consumer_id,
         attempt = v.attempt, spent_count = v.spent_count, lost_count = v.lost_count, due_at = ${sql.bigint(heldUntil)}
       FROM ${session.seams.rowsFrom("v", {
-        position: column.bigint(moved.map((row) => row.position)),
+        ...columnsOf(moved, { bigint: "position spent_count lost_count" }),
         member_id: column.text(moved.map((row) => row.slot.memberId)),
         consumer_id: column.text(moved.map((row) => row.slot.consumerId)),
         attempt: column.bigint(moved.map((row) => row.attempt + 1)),
-        spent_count: column.bigint(moved.map((row) => row.spent_count)),
-        lost_count: column.bigint(moved.map((row) => row.lost_count)),
       })} WHERE group_deliveries.environment_id = ${environment_id} AND group_deliveries.group_id = ${id}
         AND group_deliveries.position = v.position`);
   for (const row of moved)
@@ -221,8 +217,7 @@ const insert = (session: Session, group: GroupRow, fresh: readonly ClaimedDelive
     SELECT ${group.environment_id}, ${group.id}, v.position, v.event_id, 1, 0, 0, v.member_id, v.consumer_id,
       ${sql.bigint(heldUntil)}
     FROM ${session.seams.rowsFrom("v", {
-      position: column.bigint(fresh.map((one) => one.position)),
-      event_id: column.text(fresh.map((one) => one.eventId)),
+      ...columnsOf(fresh, { text: "eventId", bigint: "position" }),
       member_id: column.text(fresh.map((one) => one.slot.memberId)),
       consumer_id: column.text(fresh.map((one) => one.slot.consumerId)),
     })}`);

@@ -1,6 +1,7 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { sql } from "../../../kit/sql.ts";
 import type { Store } from "../../../store/store.ts";
+import type { RowOf } from "../../../store/tables/row.ts";
 import { groupShownMax } from "./limits.ts";
 import type { GroupRow } from "./rows.ts";
 
@@ -11,14 +12,10 @@ export interface ShownMember {
   joined_at: Instant;
 }
 
-export interface ShownDelivery {
-  event_id: string;
-  position: number;
-  attempt: number;
+export interface ShownDelivery
+  extends RowOf<"group_deliveries", "event_id, position, attempt, consumer_id, due_at"> {
   /** Null while the delivery waits for its next attempt. */
   member_id: string | null;
-  consumer_id: string;
-  due_at: Instant;
 }
 
 /** What a group is about to do, for those who look after it. */

@@ -1,4 +1,6 @@
 import type { Instant } from "../../../kit/clock.ts";
+import { columnsOf } from "../../../kit/columns.ts";
+import { countOf } from "../../../kit/count-of.ts";
 import {
   type DueRows,
   environmentsDue,
@@ -6,43 +8,32 @@ import {
   sliceOf,
   type WorkScope,
 } from "../../../kit/round-robin.ts";
-import { column, type Sql, sql } from "../../../kit/sql.ts";
+import { type Sql, sql } from "../../../kit/sql.ts";
 import type { Session, Store } from "../../../store/store.ts";
+import type { RowOf } from "../../../store/tables/row.ts";
 
-export interface MemberRow {
-  environment_id: string;
-  group_id: string;
-  id: string;
-  consumer_id: string;
-  client_id: string;
-  node_id: string;
-  joined_at: Instant;
-  seen_at: Instant;
-}
+export type MemberRow = RowOf<"group_members">;
 
 const names = "environment_id group_id id consumer_id client_id node_id joined_at seen_at".split(" ");
 const columns = sql.raw(names.join(", "));
 
-export async function countMembers(
+export const countMembers = (
   session: Pick<Session, "one">,
   environmentId: string,
   groupId: string,
-): Promise<number> {
-  const row = await session.one<{ count: number }>(sql`SELECT count(*) AS count FROM group_members
-    WHERE environment_id = ${environmentId} AND group_id = ${groupId}`);
-  return row?.count ?? 0;
-}
+): Promise<number> =>
+  countOf(
+    session,
+    sql`FROM group_members
+    WHERE environment_id = ${environmentId} AND group_id = ${groupId}`,
+  );
 
 const rowsOf = (session: Pick<Session, "seams">, members: readonly MemberRow[]): Sql =>
   session.seams.rowsFrom("i", {
-    environment_id: column.text(members.map((one) => one.environment_id)),
-    group_id: column.text(members.map((one) => one.group_id)),
-    id: column.text(members.map((one) => one.id)),
-    consumer_id: column.text(members.map((one) => one.consumer_id)),
-    client_id: column.text(members.map((one) => one.client_id)),
-    node_id: column.text(members.map((one) => one.node_id)),
-    joined_at: column.bigint(members.map((one) => one.joined_at)),
-    seen_at: column.bigint(members.map((one) => one.seen_at)),
+    ...columnsOf(members, {
+      text: "environment_id group_id id consumer_id client_id node_id",
+      bigint: "joined_at seen_at",
+    }),
   });
 
 /**
@@ -121,6 +112,5 @@ export const keepOn = (
   session.run(sql`UPDATE consumer_groups SET kept_until = ${sql.bigint(until)}
     WHERE kept_until < ${sql.bigint(unlessAfter)} AND (environment_id, id) IN (SELECT i.environment_id, i.id
       FROM ${session.seams.rowsFrom("i", {
-        environment_id: column.text(groups.map((one) => one.environment_id)),
-        id: column.text(groups.map((one) => one.id)),
+        ...columnsOf(groups, { text: "environment_id id" }),
       })})`);

@@ -1,4 +1,6 @@
 import type { Instant } from "../../../kit/clock.ts";
+import { columnsOf } from "../../../kit/columns.ts";
+import { countOf } from "../../../kit/count-of.ts";
 import {
   type DueRows,
   environmentsDue,
@@ -8,20 +10,20 @@ import {
 } from "../../../kit/round-robin.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import type { Session, Store } from "../../../store/store.ts";
+import type { RowOf } from "../../../store/tables/row.ts";
 
 export type AckMode = "auto" | "manual";
 export type Backpressure = "drop" | "block" | "buffer";
 export type GroupStatus = "active" | "paused";
 
 /** Settings that the owner of a group may change. */
-export interface GroupSettings {
-  pattern: string;
-  filter_expr: string | null;
+export interface GroupSettings
+  extends RowOf<
+    "consumer_groups",
+    "pattern, filter_expr, max_inflight, max_redeliveries, redeliver_delay_ms"
+  > {
   ack_mode: AckMode;
   backpressure: Backpressure;
-  max_inflight: number;
-  max_redeliveries: number;
-  redeliver_delay_ms: number;
   /** JSON text. */
   metadata: string | null;
   status: GroupStatus;
@@ -34,19 +36,17 @@ export interface GroupKey {
   name: string;
 }
 
-export interface GroupRow extends GroupKey, GroupSettings {
-  id: string;
+export interface GroupRow
+  extends GroupKey,
+    GroupSettings,
+    RowOf<"consumer_groups", "id, dropped_count, given_up_count, created_at, updated_at"> {
   log: "events" | "topics";
   /** Grows with every change of the settings. */
   version: number;
   /** Every entry up to here was claimed, dropped, or does not match the group's pattern and filter. */
   position: number;
-  dropped_count: number;
-  given_up_count: number;
   /** Set for a group that a subscription created: it is deleted after this time without members. */
   kept_until: Instant | null;
-  created_at: Instant;
-  updated_at: Instant;
 }
 
 export interface ListedGroup extends GroupRow {
@@ -119,12 +119,8 @@ export function listGroups(
     ORDER BY namespace, name LIMIT ${limit}`);
 }
 
-export async function countGroups(reads: Pick<Session, "one">, filter: GroupFilter): Promise<number> {
-  const row = await reads.one<{ count: number }>(
-    sql`SELECT count(*) AS count FROM consumer_groups ${sql.where(conditions(filter))}`,
-  );
-  return row?.count ?? 0;
-}
+export const countGroups = (reads: Pick<Session, "one">, filter: GroupFilter): Promise<number> =>
+  countOf(reads, sql`FROM consumer_groups ${sql.where(conditions(filter))}`);
 
 /**
  * Where the log ends; undefined for a deleted environment. The lock keeps the environment until the
@@ -230,9 +226,7 @@ export const groupsNow = (
       (SELECT min(d.due_at) FROM group_deliveries d
         WHERE d.environment_id = g.environment_id AND d.group_id = g.id) AS due_at
     FROM ${store.seams.rowsFrom("i", {
-      environment_id: column.text(keys.map((key) => key.environment_id)),
-      namespace: column.text(keys.map((key) => key.namespace)),
-      name: column.text(keys.map((key) => key.name)),
+      ...columnsOf(keys, { text: "environment_id namespace name" }),
     })} JOIN consumer_groups g ON g.environment_id = i.environment_id AND g.namespace = i.namespace
       AND g.name = i.name`);
 

@@ -3,10 +3,11 @@ import {
   AckMode,
   AckType,
   BackpressureMode,
-  type ConsumerGroupSchema,
+  ConsumerGroupSchema,
   ConsumerGroupStatus,
 } from "../../../gen/svc/v1/pubsub_pb.ts";
 import { invalid } from "../../../kit/fault.ts";
+import { fieldsFor } from "../../../kit/message-fields.ts";
 import { storedJson } from "../../../kit/payload-json.ts";
 import { timestampOf } from "../../../kit/wkt.ts";
 import type { GroupInput, ListedGroup, ShownGroup } from "./service.ts";
@@ -71,26 +72,18 @@ export function fromAckType(value: number): keyof typeof verdicts {
   return word;
 }
 
+const ofGroup = fieldsFor(ConsumerGroupSchema);
+
 const fieldsOf = (group: ListedGroup) => ({
-  id: group.id,
-  namespace: group.namespace,
-  name: group.name,
-  pattern: group.pattern,
-  filterExpr: group.filter_expr ?? "",
+  ...ofGroup(group, "id namespace name pattern filter_expr max_inflight max_redeliveries redeliver_delay_ms"),
+  ...ofGroup(
+    group,
+    "member_count created_at updated_at position inflight_count dropped_count given_up_count",
+  ),
   ackMode: ackModes[group.ack_mode],
   backpressure: pressures[group.backpressure],
-  maxInflight: group.max_inflight,
-  maxRedeliveries: group.max_redeliveries,
-  redeliverDelayMs: group.redeliver_delay_ms,
   ...(group.metadata !== null && { metadata: storedJson(group.metadata) as JsonObject }),
   status: statuses[group.status],
-  memberCount: group.member_count,
-  createdAt: timestampOf(group.created_at),
-  updatedAt: timestampOf(group.updated_at),
-  position: BigInt(group.position),
-  inflightCount: group.inflight_count,
-  droppedCount: BigInt(group.dropped_count),
-  givenUpCount: BigInt(group.given_up_count),
 });
 
 export const toGroup: (group: ListedGroup) => MessageInitShape<typeof ConsumerGroupSchema> = fieldsOf;

@@ -1,15 +1,12 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import type { Store } from "../../../store/store.ts";
+import type { RowOf } from "../../../store/tables/row.ts";
 import { announcedHistoryTypes } from "./rules.ts";
 
 /** A row of a run's history that becomes a frame, joined with the run as it is now. */
-export interface RunNote {
+export interface RunNote extends RowOf<"runs", "environment_id, function_id, event_id, event_name, output"> {
   run_id: string;
-  environment_id: string;
-  function_id: string;
-  event_id: string;
-  event_name: string;
   /** `run.completed` */
   type: string;
   sequence: number;
@@ -18,7 +15,6 @@ export interface RunNote {
   started_at: Instant | null;
   /** JSON texts. */
   detail: string;
-  output: string | null;
 }
 
 const noteColumns =

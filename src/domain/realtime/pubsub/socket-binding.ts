@@ -1,5 +1,5 @@
 import { FormatRegistry, type Static, type TObject, Type } from "@sinclair/typebox";
-import { described } from "../../../kit/described.ts";
+import { described, maybe, shape } from "../../../kit/described.ts";
 import type { SocketBinding, SocketFrame } from "../../../kit/socket-binding.ts";
 import { patternBytesMax, replayMax, subscriptionsMax } from "./limits.ts";
 import type { SubscribeInput } from "./options.ts";
@@ -13,28 +13,19 @@ const Position = (description: string) => Type.String({ format: "uint64", descri
 
 const Options = Type.Object(
   {
-    replay: Type.Optional(
-      Type.Integer({ description: `Deliveries of the past that come first, at most ${replayMax}.` }),
+    replay: maybe.count(`Deliveries of the past that come first, at most ${replayMax}.`),
+    includeMetadata: maybe.flag("Whether events carry `meta`."),
+    topicOnly: maybe.flag("Whether `data` of events is null."),
+    filter: maybe.text(
+      "CEL over `data`, `metadata`, `topic` and `event`: deliveries for which it is false are left out.",
     ),
-    includeMetadata: Type.Optional(Type.Boolean({ description: "Whether events carry `meta`." })),
-    topicOnly: Type.Optional(Type.Boolean({ description: "Whether `data` of events is null." })),
-    filter: Type.Optional(
-      Type.String({
-        description:
-          "CEL over `data`, `metadata`, `topic` and `event`: deliveries for which it is false are left out.",
-      }),
-    ),
-    consumerGroup: Type.Optional(
-      Type.String({ description: "Takes part in this group, which costs `events:emit` besides." }),
-    ),
+    consumerGroup: maybe.text("Takes part in this group, which costs `events:emit` besides."),
     startAfterSequence: Type.Optional(
       Position(
         "Begins behind this `meta.sequence`; as digits or an integer. Not with `replay` or `consumerGroup`.",
       ),
     ),
-    withStart: Type.Optional(
-      Type.Boolean({ description: "Whether the answer says where the subscription begins." }),
-    ),
+    withStart: maybe.flag("Whether the answer says where the subscription begins."),
     epoch: Type.Optional(
       Position("Of the log in which that was seen; as digits or an integer. Another log is refused."),
     ),
@@ -46,7 +37,7 @@ const Options = Type.Object(
 );
 
 const Subscription = Type.Object({
-  pattern: Type.String({ description: `At most ${patternBytesMax} bytes: \`events:order.*\`.` }),
+  pattern: shape.text(`At most ${patternBytesMax} bytes: \`events:order.*\`.`),
   options: Type.Optional(Options),
 });
 
@@ -59,10 +50,10 @@ const Code = Type.Union(
       "PERMISSION_DENIED: roles or policies refuse the pattern. INTERNAL_ERROR: a failure of the server.",
   },
 );
-const Message = Type.String({ description: "For people: what is wrong, where, and what is allowed." });
-const SubscriptionId = Type.String({
-  description: "Follows from environment, pattern and options: the same after a reconnect, on any node.",
-});
+const Message = shape.text("For people: what is wrong, where, and what is allowed.");
+const SubscriptionId = shape.text(
+  "Follows from environment, pattern and options: the same after a reconnect, on any node.",
+);
 
 /** A frame that the client sends, and what the session gets of it. */
 const clientFrame = <S extends TObject, F>(about: string, schema: S, decode: (fields: Static<S>) => F) => ({
@@ -127,29 +118,21 @@ export const clientFrames = {
 };
 
 const Result = Type.Object({
-  pattern: Type.String({ description: "Exactly as it was sent." }),
+  pattern: shape.text("Exactly as it was sent."),
   status: Type.Union([Type.Literal("ok"), Type.Literal("error")], {
     description: "`ok`, or `error` with its code.",
   }),
   subscriptionId: Type.Optional(SubscriptionId),
-  consumerId: Type.Optional(
-    Type.String({
-      description: "Of a `consumerGroup`: names this member alone, as `GetConsumerGroup` does.",
-    }),
-  ),
+  consumerId: maybe.text("Of a `consumerGroup`: names this member alone, as `GetConsumerGroup` does."),
   startSequence: Type.Optional(Position("Behind which it begins, when `withStart` asked.")),
   epoch: Type.Optional(Position("Of the log, when `withStart` asked.")),
   code: Type.Optional(Code),
   message: Type.Optional(Message),
-  reason: Type.Optional(
-    Type.String({
-      description: "Why a position is refused: `epoch_changed`, `position_ahead` or `position_expired`.",
-    }),
-  ),
+  reason: maybe.text("Why a position is refused: `epoch_changed`, `position_ahead` or `position_expired`."),
 });
 
 const Meta = Type.Object({
-  timestamp: Type.String({ description: "When it happened, RFC 3339." }),
+  timestamp: shape.text("When it happened, RFC 3339."),
   sequence: Type.Optional(Type.Integer()),
   sequenceExact: Type.Optional(Position("The same as text, for readers whose numbers end at 2^53.")),
   custom: Type.Optional(Type.Unknown({ description: "The metadata that the event was emitted with." })),
@@ -167,15 +150,15 @@ export const serverFrames = {
     about: "Follows a `subscription_result` of status ok, for clients that offered no subprotocol.",
     schema: Type.Object({
       subscriptionId: SubscriptionId,
-      pattern: Type.String({ description: "Exactly as it was sent." }),
+      pattern: shape.text("Exactly as it was sent."),
     }),
   },
   event: {
     about: "A delivery: an event, a message of a topic, or a frame of `system.*`.",
     schema: Type.Object({
       subscriptionId: SubscriptionId,
-      eventId: Type.Optional(Type.String({ description: "Of events and of messages of topics." })),
-      topic: Type.String({ description: "With its namespace: `events:order.placed`." }),
+      eventId: maybe.text("Of events and of messages of topics."),
+      topic: shape.text("With its namespace: `events:order.placed`."),
       data: Type.Unknown({ description: "The payload; null with `topicOnly`." }),
       meta: Type.Optional(described(Meta, "When, and with what; with `includeMetadata`.")),
     }),
@@ -184,10 +167,10 @@ export const serverFrames = {
     about:
       "A subscription is over, or in trouble when `retrying`; or a `subscribe` or `unsubscribe` cannot be read.",
     schema: Type.Object({
-      subscriptionId: Type.String({ description: "Empty for a frame that names none." }),
+      subscriptionId: shape.text("Empty for a frame that names none."),
       code: Code,
       message: Message,
-      retrying: Type.Boolean({ description: "Whether the subscription goes on by itself." }),
+      retrying: shape.flag("Whether the subscription goes on by itself."),
     }),
   },
   error: {

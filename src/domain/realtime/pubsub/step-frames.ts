@@ -1,8 +1,10 @@
-import { type Clock, type Instant, rfc3339 } from "../../../kit/clock.ts";
+import { type Clock, rfc3339 } from "../../../kit/clock.ts";
+import { columnsOf } from "../../../kit/columns.ts";
 import type { Log } from "../../../kit/log.ts";
 import { column, sql } from "../../../kit/sql.ts";
 import { stepRowId } from "../../../kit/step-id.ts";
 import type { Store } from "../../../store/store.ts";
+import type { RowOf } from "../../../store/tables/row.ts";
 import type { RunError } from "../../engine/runs/run.ts";
 import type { StepMove, StepMoves } from "../../engine/runs/step-moves.ts";
 import type { Frames } from "./frames.ts";
@@ -21,18 +23,11 @@ interface StepAnnouncement extends StepMove {
   isPatch: boolean;
 }
 
-interface StepFrameRow {
+interface StepFrameRow
+  extends RowOf<"steps", "name, type, status, error, started_at, ended_at, created_at, updated_at"> {
   ord: number;
-  name: string;
-  type: string;
-  status: string;
   /** JSON texts. */
   output: string | null;
-  error: string | null;
-  started_at: Instant | null;
-  ended_at: Instant | null;
-  created_at: Instant;
-  updated_at: Instant;
 }
 
 /** The verb of a step that is over, by its status. */
@@ -90,8 +85,7 @@ export function openStepFrames({ store, clock, log, frames }: StepFramesDeps): S
           s.ended_at, s.created_at, s.updated_at
         FROM ${rowsFrom("v", {
           run_id,
-          step_id: column.text(announcements.map((one) => one.stepId)),
-          environment_id: column.text(announcements.map((one) => one.environmentId)),
+          ...columnsOf(announcements, { text: "stepId environmentId" }),
         })} JOIN steps s ON s.run_id = v.run_id AND s.step_id = v.step_id AND s.environment_id = v.environment_id
           ${byKey("s.run_id", run_id)}
         ORDER BY v.ord`);

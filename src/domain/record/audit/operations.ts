@@ -2,9 +2,11 @@ import { Type } from "@sinclair/typebox";
 import { AuditService } from "../../../gen/svc/v1/audit_pb.ts";
 import { actsForPlatform } from "../../../kit/caller.ts";
 import { parseRfc3339 } from "../../../kit/clock.ts";
-import { described } from "../../../kit/described.ts";
+import { described, shape } from "../../../kit/described.ts";
 import { invalid, missing } from "../../../kit/fault.ts";
 import { type Call, type Operation, rpc, unary } from "../../../kit/operation.ts";
+import { recordJson } from "../../../kit/record-json.ts";
+import { stated } from "../../../kit/stated.ts";
 import { trailOperation } from "./rules.ts";
 import type { AuditPage, AuthAudit, Verified } from "./service.ts";
 import { auditEventJson, auditEventMessage, authTrailRpcJson } from "./wire.ts";
@@ -33,9 +35,7 @@ function boundsOf(bounds: Bounds) {
   const from = instantOf("from", bounds.from);
   const to = instantOf("to", bounds.to);
   return {
-    ...(from !== undefined && { from }),
-    ...(to !== undefined && { to }),
-    ...(bounds.limit !== undefined && { limit: bounds.limit }),
+    ...stated({ from, to, limit: bounds.limit }),
     ...(bounds.cursor && { cursor: bounds.cursor }),
   };
 }
@@ -55,7 +55,7 @@ const present = (name: string, value: string) => (value === "" ? {} : { [name]: 
 const row = Type.Integer();
 export const VerifiedShape = Type.Object({
   org_id: text,
-  valid: Type.Boolean({ description: "Whether every row that was checked is what was written." }),
+  valid: shape.flag("Whether every row that was checked is what was written."),
   checked: described(row, "How many rows were checked, at most 200,000."),
   floor_sequence: described(row, "The chain begins after this row: retention deleted the rows before."),
   head_sequence: described(row, "Sequence of the last row of the chain."),
@@ -95,7 +95,7 @@ const AuthTrailShape = Type.Object({
         description: "Sequence and hash of the row, and the id of the request.",
       }),
       environment_id: described(text, "Id of the environment; empty for what happened outside any."),
-      created_at: Type.String({ format: "date-time", description: "When the call was made, RFC 3339." }),
+      created_at: shape.time("When the call was made, RFC 3339."),
       scope: described(text, "Whose row it is: `tenant` or `platform`."),
       platform_key_id: text,
       platform_user_id: text,
@@ -107,10 +107,10 @@ const AuthTrailShape = Type.Object({
   total_count: count,
   nextCursor: described(cursor, "The same as `next_cursor`."),
   totalCount: described(count, "The same as `total_count`."),
-  total_count_capped: Type.Boolean({ description: "There may be more than were counted." }),
-  truncated: Type.Boolean({
-    description: "The page ended because so many rows had been looked at: its cursor goes on behind them.",
-  }),
+  total_count_capped: shape.flag("There may be more than were counted."),
+  truncated: shape.flag(
+    "The page ended because so many rows had been looked at: its cursor goes on behind them.",
+  ),
   scanned: described(row, "How many rows were looked at, where truncated."),
   entries: Type.Array(
     Type.Object({
@@ -125,34 +125,25 @@ const AuthTrailShape = Type.Object({
 
 const verifiedJson = (orgId: string, verified: Verified) => ({
   org_id: orgId,
-  valid: verified.valid,
-  checked: verified.checked,
-  floor_sequence: verified.floorSequence,
-  head_sequence: verified.headSequence,
-  head_hash: verified.headHash,
-  broken: verified.broken,
-  next_sequence: verified.nextSequence,
+  ...recordJson(verified, "valid checked floorSequence headSequence headHash"),
+  ...{ broken: verified.broken, next_sequence: verified.nextSequence },
 });
 
 export const AuditSettingsShape = Type.Object({
   capture_scope: described(text, "What is written down: `denials and writes`, or reads as well."),
-  authz_successful_reads: Type.Boolean({
-    description: "Whether reads that were allowed are written down.",
-  }),
+  authz_successful_reads: shape.flag("Whether reads that were allowed are written down."),
   authz_excluded_actions: Type.Array(text, { description: "Actions that are not written down." }),
-  kv_capture: Type.Boolean({ description: "Whether values of keys are written down." }),
-  payload_redaction_enabled: Type.Boolean({ description: "Whether fields of payloads are left out." }),
+  kv_capture: shape.flag("Whether values of keys are written down."),
+  payload_redaction_enabled: shape.flag("Whether fields of payloads are left out."),
   payload_redaction_fields: Type.Array(text, { description: "Names of the fields that are left out." }),
-  retention_days: Type.Integer({ description: "Days that rows are kept; 0: without end." }),
+  retention_days: shape.count("Days that rows are kept; 0: without end."),
   function_recording: described(text, "Where recordings of runs stand."),
-  changes_require_restart: Type.Boolean({
-    description: "Whether these settings change only with a restart.",
-  }),
+  changes_require_restart: shape.flag("Whether these settings change only with a restart."),
   delivery_guarantee: described(text, "What is promised of a row, in words."),
-  delivery_healthy: Type.Boolean({ description: "Whether rows reach the store." }),
-  delivery_failure_count: Type.Integer({
-    description: "How often rows did not reach the store at once, since the node began.",
-  }),
+  delivery_healthy: shape.flag("Whether rows reach the store."),
+  delivery_failure_count: shape.count(
+    "How often rows did not reach the store at once, since the node began.",
+  ),
 });
 
 export const auditOperations = (audit: AuthAudit): Operation[] => [

@@ -5,35 +5,15 @@ import {
   countLooked,
   lookThrough,
 } from "../../../kit/bounded-look.ts";
+import { inCamelCase } from "../../../kit/cases.ts";
 import type { Instant } from "../../../kit/clock.ts";
+import { columnsOf } from "../../../kit/columns.ts";
 import { column, sql } from "../../../kit/sql.ts";
 import type { Session, StoreReader } from "../../../store/store.ts";
+import type { RowOf } from "../../../store/tables/row.ts";
 import type { AuditHead, AuditRow } from "./rules.ts";
 
-interface AuditColumns {
-  org_id: string;
-  sequence: number;
-  id: string;
-  at: number;
-  event_type: string;
-  operation: string;
-  action: string;
-  reads: number;
-  environment_id: string;
-  resource: string;
-  allowed: number;
-  rule: string;
-  outcome: string;
-  caller_kind: string;
-  caller_id: string;
-  roles: string;
-  impersonated_org_id: string;
-  request_id: string;
-  payload: string | null;
-  removed: string;
-  key_id: string;
-  hash: string;
-}
+type AuditColumns = RowOf<"auth_audit">;
 
 const fields = sql.raw(
   `org_id, sequence, id, at, event_type, operation, action, reads, environment_id, resource, allowed, rule, outcome,
@@ -44,55 +24,22 @@ const fields = sql.raw(
 export type StoredRow = Omit<AuditRow, "roles"> & { roles: string };
 
 const toRow = (row: AuditColumns): StoredRow => ({
-  orgId: row.org_id,
-  sequence: row.sequence,
-  id: row.id,
-  at: row.at,
-  eventType: row.event_type,
-  operation: row.operation,
-  action: row.action,
-  reads: row.reads === 1,
-  environmentId: row.environment_id,
-  resource: row.resource,
-  allowed: row.allowed === 1,
-  rule: row.rule,
-  outcome: row.outcome,
-  callerKind: row.caller_kind,
-  callerId: row.caller_id,
-  roles: row.roles,
-  impersonatedOrgId: row.impersonated_org_id,
-  requestId: row.request_id,
-  payload: row.payload,
-  removed: row.removed,
-  keyId: row.key_id,
-  hash: row.hash,
+  ...inCamelCase(row),
+  ...{ reads: row.reads === 1, allowed: row.allowed === 1 },
 });
 
 export async function insertRows(session: Session, rows: readonly StoredRow[]): Promise<void> {
   const number = (value: boolean) => (value ? 1 : 0);
   const columns = {
-    org_id: column.text(rows.map((r) => r.orgId)),
-    sequence: column.bigint(rows.map((r) => r.sequence)),
-    id: column.text(rows.map((r) => r.id)),
-    at: column.bigint(rows.map((r) => r.at)),
-    event_type: column.text(rows.map((r) => r.eventType)),
-    operation: column.text(rows.map((r) => r.operation)),
-    action: column.text(rows.map((r) => r.action)),
+    ...columnsOf(rows, {
+      text: "orgId id eventType operation action environmentId resource rule outcome callerKind",
+    }),
+    ...columnsOf(rows, {
+      text: "callerId roles impersonatedOrgId requestId payload removed keyId hash",
+      bigint: "sequence at",
+    }),
     reads: column.bigint(rows.map((r) => number(r.reads))),
-    environment_id: column.text(rows.map((r) => r.environmentId)),
-    resource: column.text(rows.map((r) => r.resource)),
     allowed: column.bigint(rows.map((r) => number(r.allowed))),
-    rule: column.text(rows.map((r) => r.rule)),
-    outcome: column.text(rows.map((r) => r.outcome)),
-    caller_kind: column.text(rows.map((r) => r.callerKind)),
-    caller_id: column.text(rows.map((r) => r.callerId)),
-    roles: column.text(rows.map((r) => r.roles)),
-    impersonated_org_id: column.text(rows.map((r) => r.impersonatedOrgId)),
-    request_id: column.text(rows.map((r) => r.requestId)),
-    payload: column.text(rows.map((r) => r.payload)),
-    removed: column.text(rows.map((r) => r.removed)),
-    key_id: column.text(rows.map((r) => r.keyId)),
-    hash: column.text(rows.map((r) => r.hash)),
   };
   await session.run(sql`INSERT INTO auth_audit (${fields})
     SELECT ${fields} FROM ${session.seams.rowsFrom("r", columns)}`);
@@ -102,25 +49,9 @@ const headFields = sql.raw(
   "h.org_id, h.sequence, h.hash, h.floor_sequence, h.floor_hash, h.key_id, h.signature",
 );
 
-interface AuditHeadColumns {
-  org_id: string;
-  sequence: number;
-  hash: string;
-  floor_sequence: number;
-  floor_hash: string;
-  key_id: string;
-  signature: string;
-}
+type AuditHeadColumns = RowOf<"auth_audit_heads">;
 
-const toHead = (row: AuditHeadColumns): AuditHead => ({
-  orgId: row.org_id,
-  sequence: row.sequence,
-  hash: row.hash,
-  floorSequence: row.floor_sequence,
-  floorHash: row.floor_hash,
-  keyId: row.key_id,
-  signature: row.signature,
-});
+const toHead = (row: AuditHeadColumns): AuditHead => inCamelCase(row);
 
 /**
  * Locks the heads in the order of the orgs until the transaction ends: one writer at a time appends to a

@@ -2,6 +2,7 @@ import { Type } from "@sinclair/typebox";
 import { actionsThatShow, asksOf, screenOfAsks, thingsOf } from "../../../gate/things.ts";
 import { CausalityService } from "../../../gen/svc/v1/causality_pb.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
+import { maybe, shape } from "../../../kit/described.ts";
 import { type Call, type Operation, rpc, type Thing, unary } from "../../../kit/operation.ts";
 import { timestampOf } from "../../../kit/wkt.ts";
 import { causalDepthDefault, causalDepthMax, causalThingsDefault, causalThingsMax } from "./limits.ts";
@@ -32,10 +33,10 @@ export const Thing_ = Type.Object({
     "The event's name, the run's function, the step's name, the topic, the webhook source or endpoint.",
   ),
   status: Named("Of a run, a step and a delivery; else empty."),
-  at: Type.String({ format: "date-time", description: "When it came to be." }),
-  depth: Type.Integer({ description: "Steps away from what was asked about; negative for causes." }),
+  at: shape.time("When it came to be."),
+  depth: shape.count("Steps away from what was asked about; negative for causes."),
   entity_id: Type.Optional(Named("The stream that the event was appended to.")),
-  entity_version: Type.Optional(Type.Integer({ description: "Version of the event in that stream." })),
+  entity_version: maybe.count("Version of the event in that stream."),
 });
 
 const Link = Type.Object({
@@ -77,8 +78,8 @@ function idOf(kind: string, id: string): string {
 export const CausalityShape = Type.Object({
   things: Type.Array(Thing_, { description: "By distance, causes first." }),
   links: Type.Array(Link, { description: "Between the things that are shown." }),
-  truncated: Type.Boolean({ description: "There is more, further away or beside." }),
-  hidden: Type.Integer({ description: "Things that deny policies keep from the caller." }),
+  truncated: shape.flag("There is more, further away or beside."),
+  hidden: shape.count("Things that deny policies keep from the caller."),
 });
 
 export const causalityOperations = (causality: Causality): Operation[] => [
@@ -102,14 +103,8 @@ export const causalityOperations = (causality: Causality): Operation[] => [
       direction: Type.Optional(
         Type.String({ maxLength: 20, description: "causes, effects, or both when left out." }),
       ),
-      depth: Type.Optional(
-        Type.Integer({ description: `Levels, 1 to ${causalDepthMax}; ${causalDepthDefault} when left out.` }),
-      ),
-      limit: Type.Optional(
-        Type.Integer({
-          description: `Things, 1 to ${causalThingsMax}; ${causalThingsDefault} when left out.`,
-        }),
-      ),
+      depth: maybe.count(`Levels, 1 to ${causalDepthMax}; ${causalDepthDefault} when left out.`),
+      limit: maybe.count(`Things, 1 to ${causalThingsMax}; ${causalThingsDefault} when left out.`),
     }),
     about: aboutId,
     output: CausalityShape,

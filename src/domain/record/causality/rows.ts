@@ -1,6 +1,7 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import type { Store } from "../../../store/store.ts";
+import type { RowOf } from "../../../store/tables/row.ts";
 
 export type CausalReader = Pick<Store, "all" | "seams">;
 
@@ -73,30 +74,19 @@ export const runsLedTo = (reader: CausalReader, look: CausalLook) =>
     UNION SELECT r.id FROM ${idsFrom(reader, look)} JOIN events e ON e.run_id = i.id JOIN runs r ON r.event_id = e.id
     WHERE e.environment_id = ${look.environmentId} AND r.environment_id = ${look.environmentId} LIMIT ${look.most}`);
 
-export interface CausalEventRow {
-  id: string;
-  name: string;
-  at: Instant;
-  source: string;
-  metadata: string | null;
-  run_id: string | null;
-  entity_id: string | null;
-  entity_version: number | null;
-}
+export type CausalEventRow = RowOf<
+  "events",
+  "id, name, at, source, metadata, run_id, entity_id, entity_version"
+>;
 
 export const eventsById = (reader: CausalReader, look: CausalLook) =>
   reader.all<CausalEventRow>(sql`SELECT e.id, e.name, e.at, e.source, e.run_id, e.entity_id, e.entity_version,
       CASE WHEN e.source = 'webhook' THEN e.metadata END AS metadata
     FROM ${idsFrom(reader, look)} JOIN events e ON e.id = i.id WHERE e.environment_id = ${look.environmentId}`);
 
-export interface CausalRunRow {
-  id: string;
-  function_id: string;
-  status: string;
+export interface CausalRunRow
+  extends RowOf<"runs", "id, function_id, status, created_at, event_id, parent_run_id"> {
   state: string | null;
-  created_at: Instant;
-  event_id: string;
-  parent_run_id: string | null;
 }
 
 export const runsById = (reader: CausalReader, look: CausalLook) =>

@@ -1,10 +1,12 @@
 import type { Instant } from "../../../kit/clock.ts";
+import { columnsOf } from "../../../kit/columns.ts";
 import { runFailedEvent } from "../../../kit/event-names.ts";
 import { fitting } from "../../../kit/fitting.ts";
 import type { Cursor } from "../../../kit/page.ts";
 import type { Redaction } from "../../../kit/redacted-mark.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import type { Session, Store } from "../../../store/store.ts";
+import type { RowOf } from "../../../store/tables/row.ts";
 import type { DeletedRuns, EndedStatus } from "./rules.ts";
 
 /**
@@ -27,14 +29,7 @@ export function someRuns(
     ORDER BY created_at, id LIMIT ${limit}`);
 }
 
-export interface HeldRun {
-  id: string;
-  status: string;
-  event_id: string;
-  error_group: string | null;
-  redacted_at: Instant | null;
-  redacted_by: string | null;
-}
+export type HeldRun = RowOf<"runs", "id, status, event_id, error_group, redacted_at, redacted_by">;
 
 /** Locks: the rows of runs, sorted. A resume waits for them, and finds the run gone or redacted. */
 export const holdRuns = (
@@ -118,8 +113,7 @@ export async function redactOutputs(session: Session, runId: string, stepId?: st
     const some = found.slice(from, from + outputsAtOnceMax);
     await session.run(
       sql`UPDATE run_outputs SET chunks = v.chunks FROM ${session.seams.rowsFrom("v", {
-        name: column.text(some.map(({ name }) => name)),
-        first: column.bigint(some.map(({ first }) => first)),
+        ...columnsOf(some, { text: "name", bigint: "first" }),
         chunks: column.text(some.map(({ count }) => JSON.stringify(Array(count).fill(null)))),
       })} WHERE run_outputs.run_id = ${runId} AND run_outputs.name = v.name AND run_outputs.first = v.first`,
     );

@@ -1,5 +1,6 @@
 import { type Static, Type } from "@sinclair/typebox";
 import { actionsThatShow, allThingsOf } from "../../../gate/things.ts";
+import { maybe } from "../../../kit/described.ts";
 import { invalid } from "../../../kit/fault.ts";
 import { type Operation, unary } from "../../../kit/operation.ts";
 import { timeBound } from "../../../kit/page.ts";
@@ -13,8 +14,8 @@ const ExportInput = Type.Object({
       examples: ["events,runs"],
     }),
   ),
-  from: Type.Optional(Type.String({ description: "RFC 3339: rows of logs and runs from then on." })),
-  to: Type.Optional(Type.String({ description: "RFC 3339: rows of logs and runs before then." })),
+  from: maybe.text("RFC 3339: rows of logs and runs from then on."),
+  to: maybe.text("RFC 3339: rows of logs and runs before then."),
 });
 
 export const exportOperations = (exports: Exports): Operation[] => [

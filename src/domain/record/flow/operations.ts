@@ -1,6 +1,6 @@
 import { type Static, Type } from "@sinclair/typebox";
 import { rfc3339 } from "../../../kit/clock.ts";
-import { described } from "../../../kit/described.ts";
+import { described, maybe, shape } from "../../../kit/described.ts";
 import { type Call, listed, type Operation, unary } from "../../../kit/operation.ts";
 import { rateMinutesDefault, rateMinutesMax } from "./limits.ts";
 import type { EdgeKind, Flow } from "./service.ts";
@@ -8,9 +8,7 @@ import { Rate, rateJson } from "./wire.ts";
 
 const text = Type.String();
 const Hours = Type.Object({
-  hours: Type.Optional(
-    Type.Integer({ description: "Hours that are looked back: 24 when left out, at most 168." }),
-  ),
+  hours: maybe.count("Hours that are looked back: 24 when left out, at most 168."),
 });
 
 interface FlowView {
@@ -136,14 +134,12 @@ function flowOperation(flow: Flow, view: FlowView): Operation {
         Type.Object({
           [source]: text,
           [target]: text,
-          count: Type.Integer({ description: "How often it happened in the hours asked for." }),
+          count: shape.count("How often it happened in the hours asked for."),
         }),
         { description: "Edges along which most happened, at most 1,000." },
       ),
       since: Type.String({ format: "date-time" }),
-      uncounted: Type.Integer({
-        description: "What happened along edges that were not told apart, as there were too many.",
-      }),
+      uncounted: shape.count("What happened along edges that were not told apart, as there were too many."),
       truncated: Type.Boolean(),
     }),
     ...(functions.length > 0 && {

@@ -1,4 +1,5 @@
 import type { Instant } from "../../../kit/clock.ts";
+import { columnsOf } from "../../../kit/columns.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import type { Session, Store, StoreReader } from "../../../store/store.ts";
 import { type EdgeCount, type EdgeKind, happenings, type MinuteCount } from "./counts.ts";
@@ -22,11 +23,7 @@ export const addEdges = (session: Session, edges: readonly EdgeCount[], hour: In
     item AS MATERIALIZED (
       SELECT v.*, CASE WHEN k.count IS NULL THEN 1 ELSE 0 END AS fresh
       FROM ${session.seams.rowsFrom("v", {
-        environment_id: column.text(edges.map((e) => e.environmentId)),
-        kind: column.text(edges.map((e) => e.kind)),
-        source: column.text(edges.map((e) => e.source)),
-        target: column.text(edges.map((e) => e.target)),
-        count: column.bigint(edges.map((e) => e.count)),
+        ...columnsOf(edges, { text: "environmentId kind source target", bigint: "count" }),
       })} JOIN alive ON alive.id = v.environment_id
         LEFT JOIN flow_edges k ON k.environment_id = v.environment_id AND k.kind = v.kind
           AND k.hour = ${sql.bigint(hour)} AND k.source = v.source AND k.target = v.target),

@@ -4,6 +4,7 @@ import { AuditService } from "../../../gen/svc/v1/audit_pb.ts";
 import { TimeTravelService } from "../../../gen/svc/v1/timetravel_pb.ts";
 import { parseRfc3339, rfc3339 } from "../../../kit/clock.ts";
 import { valueBytes } from "../../../kit/cut-values.ts";
+import { maybe, shape } from "../../../kit/described.ts";
 import { invalid } from "../../../kit/fault.ts";
 import { type Call, rpc, unary } from "../../../kit/operation.ts";
 import { instantOf, withNumbers } from "../../../kit/wkt.ts";
@@ -21,7 +22,7 @@ import {
 } from "./wire.ts";
 
 const id = Type.String({ minLength: 1, maxLength: 200 });
-const timestamp = Type.Optional(Type.String({ description: "RFC 3339; now when left out." }));
+const timestamp = maybe.text("RFC 3339; now when left out.");
 
 function instant(text: string | undefined) {
   if (text === undefined || text === "") return undefined;
@@ -33,11 +34,11 @@ function instant(text: string | undefined) {
 const text = (key: string, value: string | undefined) => (value ? { [key]: value } : {});
 
 export const AuditEvent = Type.Object({
-  id: Type.String({ description: "Id of the row (`aud_…`)." }),
+  id: shape.text("Id of the row (`aud_…`)."),
   run_id: Type.String(),
   function_id: Type.String(),
   step_id: Type.Optional(Type.String()),
-  event_type: Type.String({ description: "What happened, such as `run.completed` or `authz.denied`." }),
+  event_type: shape.text("What happened, such as `run.completed` or `authz.denied`."),
   payload: Type.Object(
     {},
     {
@@ -47,7 +48,7 @@ export const AuditEvent = Type.Object({
   ),
   environment_id: Type.String(),
   created_at: Type.String({ format: "date-time" }),
-  scope: Type.String({ description: "Whose row it is: `tenant` or `platform`." }),
+  scope: shape.text("Whose row it is: `tenant` or `platform`."),
   metadata: Type.Optional(
     Type.Record(Type.String(), Type.String(), { description: "Address, request id and the like, as text." }),
   ),
@@ -62,8 +63,8 @@ const TrailInput = Type.Object({
   event_type: Type.Optional(
     Type.String({ maxLength: 100, description: "Only rows of this type, such as `run.completed`." }),
   ),
-  from: Type.Optional(Type.String({ description: "Nothing before this time, RFC 3339." })),
-  to: Type.Optional(Type.String({ description: "Nothing after this time, RFC 3339." })),
+  from: maybe.text("Nothing before this time, RFC 3339."),
+  to: maybe.text("Nothing after this time, RFC 3339."),
   limit: Type.Optional(Type.Integer()),
   cursor: Type.Optional(Type.String()),
   action: Type.Optional(
@@ -151,17 +152,13 @@ export const historyOperations = (history: History, callTrail?: CallTrail) => [
       events: Type.Array(AuditEvent, { description: "Rows, newest first." }),
       next_cursor: Type.String(),
       total_count: Type.Integer(),
-      truncated: Type.Boolean({
-        description:
-          "The page ended because so many runs or calls had been looked at: its cursor goes on behind them.",
-      }),
-      scanned: Type.Integer({ description: "How many runs or calls were looked at, where truncated." }),
-      retention_days: Type.Integer({ description: "Days that rows are kept; 0: without end." }),
+      truncated: shape.flag(
+        "The page ended because so many runs or calls had been looked at: its cursor goes on behind them.",
+      ),
+      scanned: shape.count("How many runs or calls were looked at, where truncated."),
+      retention_days: shape.count("Days that rows are kept; 0: without end."),
     }),
-    rest: {
-      route: "GET /api/v1/audit",
-      encode: (trail: Trail) => ({ status: 200, body: trailJson(trail) }),
-    },
+    rest: { route: "GET /api/v1/audit", json: trailJson },
     rpc: rpc(
       AuditService.method.getAuditTrail,
       (m) => ({

@@ -1,11 +1,13 @@
 import type { JsonObject, MessageInitShape } from "@bufbuild/protobuf";
-import type { AuditEventSchema } from "../../../gen/svc/v1/audit_pb.ts";
+import { AuditEventSchema } from "../../../gen/svc/v1/audit_pb.ts";
 import type {
   TimeTravelRunStateSnapshotSchema,
   TimeTravelTimelineEventSchema,
 } from "../../../gen/svc/v1/timetravel_pb.ts";
+import { inCamelCase, snakeCase } from "../../../kit/cases.ts";
 import { type Instant, rfc3339 } from "../../../kit/clock.ts";
 import { type CutValue, cutValues } from "../../../kit/cut-values.ts";
+import { fieldsFor } from "../../../kit/message-fields.ts";
 import { timestampOf } from "../../../kit/wkt.ts";
 import { isSignificant, summaryOf } from "./rules.ts";
 import type { RunState, TimelineEvent, Trail } from "./service.ts";
@@ -108,18 +110,9 @@ export function snapshotJson(state: ShownState) {
 
 const bothCases = (value: Record<string, unknown>): Record<string, unknown> => {
   const both: Record<string, unknown> = { ...value };
-  for (const [key, one] of Object.entries(value))
-    both[key.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)] = one;
+  for (const [key, one] of Object.entries(value)) both[snakeCase(key)] = one;
   return both;
 };
-
-const inCamelCase = (value: Record<string, unknown>): Record<string, unknown> =>
-  Object.fromEntries(
-    Object.entries(value).map(([key, one]) => [
-      key.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase()),
-      one,
-    ]),
-  );
 
 export const timelineMessage = (
   event: TimelineEvent,
@@ -133,15 +126,11 @@ export const timelineMessage = (
   timestamp: timestampOf(event.at),
 });
 
+const ofEvent = fieldsFor(AuditEventSchema);
+
 export const auditMessage = (event: Trail["events"][number]): MessageInitShape<typeof AuditEventSchema> => ({
-  id: event.id,
-  runId: event.runId,
-  functionId: event.functionId,
-  stepId: event.stepId ?? "",
-  eventType: event.type,
-  payload: event.payload as JsonObject,
-  createdAt: timestampOf(event.at),
-  environmentId: event.environmentId,
+  ...ofEvent(event, "id runId functionId stepId environmentId"),
+  ...{ eventType: event.type, payload: event.payload as JsonObject, createdAt: timestampOf(event.at) },
   scope: "tenant",
 });
 

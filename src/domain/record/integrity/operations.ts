@@ -1,6 +1,6 @@
 import { Type } from "@sinclair/typebox";
 import { type Instant, rfc3339 } from "../../../kit/clock.ts";
-import { described } from "../../../kit/described.ts";
+import { described, maybe, shape } from "../../../kit/described.ts";
 import { tryAgain } from "../../../kit/fault.ts";
 import { unary } from "../../../kit/operation.ts";
 import { pageOf, pageSize } from "../../../kit/page.ts";
@@ -19,7 +19,7 @@ const at = Type.String({ format: "date-time" });
 const Oldest = (id: string) =>
   Type.Object({
     id: Type.String({ description: id }),
-    age_ms: Type.Integer({ description: "How long it has waited, in milliseconds." }),
+    age_ms: shape.count("How long it has waited, in milliseconds."),
   });
 const OldestThing = Oldest("Id of the thing, such as `run_01kf3m8q4v7x2n9t5c6b1d0e8g`.");
 const OldestEnvironment = Oldest("Id of the environment (`env_…`).");
@@ -55,7 +55,7 @@ const offenderJson = ({ id, at: since, facts }: Offender) => ({
 export const OffendersShape = Type.Object({
   rows: Type.Array(
     Type.Object({
-      id: Type.String({ description: "Id of the thing, such as `run_01kf3m8q4v7x2n9t5c6b1d0e8g`." }),
+      id: shape.text("Id of the thing, such as `run_01kf3m8q4v7x2n9t5c6b1d0e8g`."),
       at: Type.Optional(described(at, "Since when it is out of balance, or when it was changed last.")),
       facts: Type.Record(Type.String(), Type.Union([Type.String(), Type.Number()]), {
         description: "The values that tell what is wrong, by their names.",
@@ -80,7 +80,7 @@ const rowsOperation = (integrity: Integrity) =>
         description: "Name of the check: `timers.overdue`.",
       }),
       cursor: Type.Optional(Type.String({ maxLength: 4_000 })),
-      limit: Type.Optional(Type.Integer({ description: "How many at most: 50 unless it says otherwise." })),
+      limit: maybe.count("How many at most: 50 unless it says otherwise."),
     }),
     output: OffendersShape,
     rest: "GET /api/v1/integrity/{check}/rows",
@@ -97,27 +97,23 @@ const rowsOperation = (integrity: Integrity) =>
   });
 
 export const IntegrityShape = Type.Object({
-  balanced: Type.Boolean({ description: "Whether every check counts zero." }),
+  balanced: shape.flag("Whether every check counts zero."),
   checked_at: described(at, "When the checks were made, RFC 3339."),
   checks: Type.Array(
     Type.Object({
-      name: Type.String({ description: "Name of the check." }),
-      about: Type.String({ description: "What must balance, in words." }),
-      count: Type.Integer({ description: "How many things do not." }),
-      failed: Type.Optional(
-        Type.Boolean({ description: "The check could not be made, so that its count is not known." }),
-      ),
+      name: shape.text("Name of the check."),
+      about: shape.text("What must balance, in words."),
+      count: shape.count("How many things do not."),
+      failed: maybe.flag("The check could not be made, so that its count is not known."),
       oldest: Type.Optional(described(OldestThing, "The one that has waited longest; absent without any.")),
-      healed: Type.Integer({
-        description: "How many the server mended by itself, since the node began.",
-      }),
+      healed: shape.count("How many the server mended by itself, since the node began."),
       healed_at: Type.Optional(described(at, "When it mended one last, RFC 3339.")),
     }),
     { description: "One for each thing that must balance." },
   ),
   purging: Type.Object(
     {
-      environments: Type.Integer({ description: "How many deleted environments may have rows." }),
+      environments: shape.count("How many deleted environments may have rows."),
       oldest: Type.Optional(
         described(OldestEnvironment, "The one that was deleted first; absent without any."),
       ),

@@ -1,7 +1,7 @@
 import { Type } from "@sinclair/typebox";
 import { thingsOfMessage } from "../../../gate/things.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
-import { described } from "../../../kit/described.ts";
+import { described, shape } from "../../../kit/described.ts";
 import { invalid } from "../../../kit/fault.ts";
 import { namedEnvironment } from "../../../kit/named-environment.ts";
 import { listed, type Operation, type RestRequest, unary } from "../../../kit/operation.ts";
@@ -89,9 +89,7 @@ export const outboxOperations = (outbox: Outbox): Operation[] => [
     input: Page,
     output: Type.Object({
       items: Type.Array(DeadLetter, { description: "Dead letters, newest first." }),
-      limit: Type.Integer({
-        description: "How many the page may have: fewer than asked for where payloads are large.",
-      }),
+      limit: shape.count("How many the page may have: fewer than asked for where payloads are large."),
       offset: Type.Integer(),
     }),
     rest: {

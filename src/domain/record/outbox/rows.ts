@@ -10,23 +10,17 @@ import {
 } from "../../../kit/round-robin.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import type { Session, Store, StoreReader } from "../../../store/store.ts";
+import type { RowOf } from "../../../store/tables/row.ts";
 import { givenUpKinds } from "./rules.ts";
 
-export interface OutboxRow {
-  id: string;
-  environment_id: string;
-  event_id: string;
-  entity_id: string | null;
-  topic: string;
-  kind: string;
+export interface OutboxRow
+  extends RowOf<
+    "outbox",
+    `id, environment_id, event_id, entity_id, topic, kind, metadata, created_at, attempts, due_at,
+  last_error, dead_at`
+  > {
   /** JSON texts. */
   payload: string;
-  metadata: string;
-  created_at: number;
-  attempts: number;
-  due_at: number;
-  last_error: string | null;
-  dead_at: number | null;
 }
 
 const textNames = [

@@ -1,5 +1,6 @@
 import { Type } from "@sinclair/typebox";
 import { rfc3339 } from "../../../kit/clock.ts";
+import { shape } from "../../../kit/described.ts";
 import { type Operation, unary } from "../../../kit/operation.ts";
 import { CapturedRequest } from "./rules.ts";
 import type { CapturedRequests } from "./service.ts";
@@ -14,11 +15,8 @@ export const requestsOperations = (captured: CapturedRequests): Operation[] => [
     input: Type.Object({}),
     output: Type.Object({
       requests: Type.Array(CapturedRequest, { description: "Requests, newest first." }),
-      count: Type.Integer({ description: "How many there are." }),
-      capturing_until: Type.String({
-        format: "date-time",
-        description: "Requests are captured until then; each call moves it.",
-      }),
+      count: shape.count("How many there are."),
+      capturing_until: shape.time("Requests are captured until then; each call moves it."),
     }),
     rest: "GET /api/v1/debug/requests",
     async handle(_, { caller }) {

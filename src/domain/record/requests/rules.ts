@@ -1,5 +1,6 @@
 import { Type } from "@sinclair/typebox";
 import type { Caller } from "../../../kit/caller.ts";
+import { maybe, shape } from "../../../kit/described.ts";
 import type { Operation } from "../../../kit/operation.ts";
 import { redacted, redactText } from "../../../kit/redact.ts";
 import {
@@ -29,11 +30,11 @@ export type Redact = (
 ) => { payload: string | undefined; removed: readonly string[] };
 
 export const CapturedRequest = Type.Object({
-  request_id: Type.String({ description: "The id of the answer's header `X-Request-Id`." }),
-  node_id: Type.String({ description: "The node that answered." }),
-  at: Type.String({ format: "date-time", description: "When the request came." }),
-  method: Type.String({ description: "The request's HTTP method." }),
-  path: Type.String({ description: "The path, without its query." }),
+  request_id: shape.text("The id of the answer's header `X-Request-Id`."),
+  node_id: shape.text("The node that answered."),
+  at: shape.time("When the request came."),
+  method: shape.text("The request's HTTP method."),
+  path: shape.text("The path, without its query."),
   query: Type.Unsafe<Record<string, string>>(
     Type.Record(Type.String(), Type.String(), { description: "The query, without credentials." }),
   ),
@@ -42,16 +43,14 @@ export const CapturedRequest = Type.Object({
       description: "The headers, without credentials; names in lower case.",
     }),
   ),
-  operation: Type.String({ description: "The operation that was asked." }),
-  environment_id: Type.Optional(
-    Type.String({ description: "The environment that it was about; none for what stands outside any." }),
-  ),
-  caller_kind: Type.String({ description: "key, user, platform, anonymous or dev." }),
-  caller_id: Type.String({ description: "The id of the key or user." }),
-  status: Type.Integer({ description: "The HTTP status of the answer." }),
-  outcome: Type.String({ description: "ok, or the kind of its error." }),
-  message: Type.Optional(Type.String({ description: "The text of its error." })),
-  duration_ms: Type.Number({ description: "How long it took, in milliseconds." }),
+  operation: shape.text("The operation that was asked."),
+  environment_id: maybe.text("The environment that it was about; none for what stands outside any."),
+  caller_kind: shape.text("key, user, platform, anonymous or dev."),
+  caller_id: shape.text("The id of the key or user."),
+  status: shape.count("The HTTP status of the answer."),
+  outcome: shape.text("ok, or the kind of its error."),
+  message: maybe.text("The text of its error."),
+  duration_ms: shape.number("How long it took, in milliseconds."),
   body: Type.Optional(Type.Unknown({ description: "The JSON that was sent, cut, without secret fields." })),
   removed_fields: Type.Array(Type.String(), { description: "What was left out of the body, as paths." }),
 });

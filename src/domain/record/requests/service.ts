@@ -2,6 +2,7 @@ import { type Static, Type } from "@sinclair/typebox";
 import type { Bus } from "../../../bus/bus.ts";
 import { type Instant, rfc3339 } from "../../../kit/clock.ts";
 import { confirmMs } from "../../../kit/limits.ts";
+import { stated } from "../../../kit/stated.ts";
 import type { Basics } from "../../../store/store.ts";
 import { capturedMax, capturedOrgsMax, capturedReplyBytesMax, captureMs } from "./limits.ts";
 import { CapturedRequest, capturedParts, type Redact, type SeenRequest } from "./rules.ts";
@@ -49,8 +50,7 @@ export function openCapturedRequests(deps: CapturedRequestsDeps) {
       ...{ operation: operation.name, caller_kind: caller.kind, caller_id: caller.id },
       ...(environmentId !== "" && { environment_id: environmentId }),
       ...{ status: statusOf(outcome), outcome, duration_ms: Math.round(ms * 10) / 10 },
-      ...(message !== undefined && { message }),
-      ...(body !== undefined && { body }),
+      ...stated({ message, body }),
     });
   }
 

@@ -1,11 +1,12 @@
 import { Type } from "@sinclair/typebox";
+import { shape } from "../../../kit/described.ts";
 import { type Operation, unary } from "../../../kit/operation.ts";
 import type { KeptDays, Retention } from "./service.ts";
 
 /** The longest retention of an environment, in days, when it does not keep everything. */
 const retentionDaysMax = 36_500;
 
-const days = Type.Integer({ description: "0: for ever. A part of a day counts as one." });
+const days = shape.count("0: for ever. A part of a day counts as one.");
 
 export const KeptShape = Type.Object({
   event_days: days,

@@ -3,6 +3,7 @@ import type { Cursor } from "../../../kit/page.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import { tables } from "../../../store/tables/index.ts";
+import type { RowOf } from "../../../store/tables/row.ts";
 
 export interface EnvironmentRetention {
   id: string;
@@ -88,14 +89,7 @@ export async function deleteEvents(
   return session.run(sql`DELETE FROM events WHERE ${which}`);
 }
 
-export interface OldRun {
-  id: string;
-  function_id: string;
-  function_version: number;
-  status: string;
-  created_at: number;
-  ended_at: number | null;
-}
+export type OldRun = RowOf<"runs", "id, function_id, function_version, status, created_at, ended_at">;
 
 /** Oldest first by (created, id). */
 export function oldRuns(

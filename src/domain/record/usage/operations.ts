@@ -2,27 +2,27 @@ import type { MessageInitShape } from "@bufbuild/protobuf";
 import { Type } from "@sinclair/typebox";
 import { type GetUsageResponseSchema, SvcService } from "../../../gen/svc/v1/svc_pb.ts";
 import { sheet } from "../../../kit/csv.ts";
-import { described } from "../../../kit/described.ts";
+import { described, maybe, shape } from "../../../kit/described.ts";
 import { invalid } from "../../../kit/fault.ts";
 import { type Operation, type RestRequest, rpc, unary } from "../../../kit/operation.ts";
 import type { Measure, UsedCounts } from "./counts.ts";
 import { dayText } from "./rules.ts";
 import { sumOf, type Usage, type UsageAnswer, type UsageLine } from "./service.ts";
 
-const count = (description: string) => Type.Integer({ description });
-
 const Counted = {
-  runs_started: count("Runs that were created."),
-  runs_completed: count("Runs that completed."),
-  runs_failed: count("Runs that failed."),
-  runs_cancelled: count("Runs that were cancelled."),
-  steps: count("Steps that workers ran, compensations too; each try that was reported counts."),
-  worker_ms: count("Milliseconds for which workers had the runs, from a claim to the report that ended it."),
+  runs_started: shape.count("Runs that were created."),
+  runs_completed: shape.count("Runs that completed."),
+  runs_failed: shape.count("Runs that failed."),
+  runs_cancelled: shape.count("Runs that were cancelled."),
+  steps: shape.count("Steps that workers ran, compensations too; each try that was reported counts."),
+  worker_ms: shape.count(
+    "Milliseconds for which workers had the runs, from a claim to the report that ended it.",
+  ),
 };
 
 const OfEnvironment = {
-  events: count("Events that were written."),
-  event_bytes: count("Bytes of their data and metadata."),
+  events: shape.count("Events that were written."),
+  event_bytes: shape.count("Bytes of their data and metadata."),
 };
 
 const examples = ["2026-11-28"];
@@ -35,9 +35,7 @@ export const UsageShape = Type.Object({
     Type.Object({
       day: Type.Optional(day),
       function_id: Type.Optional(Type.String()),
-      other: Type.Optional(
-        Type.Boolean({ description: "Whether these are all functions that are not told apart." }),
-      ),
+      other: maybe.flag("Whether these are all functions that are not told apart."),
       ...Counted,
       events: Type.Optional(described(OfEnvironment.events, "Of a whole day: events that were written.")),
       event_bytes: Type.Optional(

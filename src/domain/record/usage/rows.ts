@@ -1,4 +1,5 @@
 import type { Instant } from "../../../kit/clock.ts";
+import { columnsOf } from "../../../kit/columns.ts";
 import { column, sql } from "../../../kit/sql.ts";
 import type { Session, Store, StoreReader } from "../../../store/store.ts";
 import { measures, type UsageRow, type UsedCounts } from "./counts.ts";
@@ -25,9 +26,7 @@ export const addUsage = (session: Session, rows: readonly UsageRow[]): Promise<n
       SELECT v.*, CASE WHEN v.function_id = '' THEN 1 ELSE 0 END AS functionless,
         CASE WHEN k.started IS NULL THEN 1 ELSE 0 END AS fresh
       FROM ${rowsFrom("v", {
-        environment_id: column.text(rows.map((row) => row.environmentId)),
-        day: column.bigint(rows.map((row) => row.day)),
-        function_id: column.text(rows.map((row) => row.functionId)),
+        ...columnsOf(rows, { text: "environmentId functionId", bigint: "day" }),
         ...Object.fromEntries(measures.map((one) => [one, column.bigint(rows.map((row) => row[one]))])),
       })} JOIN alive ON alive.id = v.environment_id
         LEFT JOIN usage_days k ON k.environment_id = v.environment_id AND k.day = v.day

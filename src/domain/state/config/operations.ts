@@ -1,5 +1,6 @@
 import { Type } from "@sinclair/typebox";
 import { rfc3339 } from "../../../kit/clock.ts";
+import { shape } from "../../../kit/described.ts";
 import { conditions, etagOf, expectedOf, expecting } from "../../../kit/expected.ts";
 import { invalid } from "../../../kit/fault.ts";
 import {
@@ -26,18 +27,18 @@ const instant = Type.String({ format: "date-time" });
 const Fields = Type.Record(Type.String(), Type.Unknown());
 
 const Row = Type.Object({
-  name: Type.String({ description: "Name of the document." }),
+  name: shape.text("Name of the document."),
   revision: Type.Integer(),
   updatedAt: instant,
 });
 export const Document = Type.Object({
-  name: Type.String({ description: "Name of the document." }),
+  name: shape.text("Name of the document."),
   data: Type.Union([Fields, Type.Null()], { description: "Null of a document that is deleted." }),
   revision: Type.Integer(),
   updatedAt: instant,
 });
 const Change = Type.Object({
-  name: Type.String({ description: "Name of the document." }),
+  name: shape.text("Name of the document."),
   revision: Type.Integer(),
 });
 export const Kept = Type.Object({
@@ -45,7 +46,7 @@ export const Kept = Type.Object({
   operation: Type.Union([Type.Literal("put"), Type.Literal("delete")], {
     description: "What was done: `put` or `delete`.",
   }),
-  bytes: Type.Integer({ description: "Size of the document, in bytes." }),
+  bytes: shape.count("Size of the document, in bytes."),
   updatedAt: instant,
 });
 
@@ -111,7 +112,7 @@ const readOperations = (configs: Configs): Operation[] => [
     summary: "Changes of a document whose data is kept, newest first.",
     input: Type.Object(byName),
     output: Type.Object({
-      name: Type.String({ description: "Name of the document." }),
+      name: shape.text("Name of the document."),
       history: Type.Array(Kept, { description: "Changes, newest first." }),
     }),
     rest: {

@@ -1,19 +1,15 @@
 import type { Instant } from "../../../kit/clock.ts";
+import { columnsOf } from "../../../kit/columns.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import type { Seams, Session, Store } from "../../../store/store.ts";
+import type { RowOf } from "../../../store/tables/row.ts";
 import { noteGrown } from "../../engine/quotas/charge.ts";
 import type { HeldBucket, KeyAddress, KeyState, ValueChange, ValueChanges, WrittenKey } from "./changes.ts";
 import { type Bucket, type BucketRow, bucketColumns, newestOf, toBucket } from "./rows.ts";
 
-interface KeyRow {
-  environment_id: string;
-  bucket_id: string;
-  key: string;
-  revision: number;
+interface KeyRow
+  extends RowOf<"kv_keys", "environment_id, bucket_id, key, revision, bytes, created_at, expires_at"> {
   operation: "put" | "delete";
-  bytes: number;
-  created_at: Instant;
-  expires_at: Instant | null;
   /** Null also where it was not asked for. */
   value: string | null;
 }
@@ -24,9 +20,7 @@ const unique = <T>(list: readonly T[], nameOf: (one: T) => string): T[] => [
 
 const addressesFrom = ({ rowsFrom }: Seams, addresses: readonly KeyAddress[], named = "i"): Sql =>
   rowsFrom(named, {
-    environment_id: column.text(addresses.map(({ environmentId }) => environmentId)),
-    bucket_id: column.text(addresses.map(({ bucketId }) => bucketId)),
-    key: column.text(addresses.map(({ key }) => key)),
+    ...columnsOf(addresses, { text: "environmentId bucketId key" }),
   });
 
 /** Rows of `kv_keys`, one for each address. */
@@ -159,15 +153,10 @@ const keepPassed = (seams: Seams, passed: readonly WrittenKey[]): Sql =>
 
 const keysOf = ({ rowsFrom }: Seams, keys: readonly WrittenKey[]): Sql =>
   rowsFrom("i", {
-    environment_id: column.text(keys.map(({ environmentId }) => environmentId)),
-    bucket_id: column.text(keys.map(({ bucketId }) => bucketId)),
-    key: column.text(keys.map(({ key }) => key)),
-    revision: column.bigint(keys.map(({ revision }) => revision)),
-    operation: column.text(keys.map(({ operation }) => operation)),
-    bytes: column.bigint(keys.map(({ bytes }) => bytes)),
-    created_at: column.bigint(keys.map(({ createdAt }) => createdAt)),
-    expires_at: column.bigint(keys.map(({ expiresAt }) => expiresAt)),
-    value: column.text(keys.map(({ value }) => value)),
+    ...columnsOf(keys, {
+      text: "environmentId bucketId key operation value",
+      bigint: "revision bytes createdAt expiresAt",
+    }),
   });
 
 const keyColumns = sql.raw(
@@ -190,11 +179,7 @@ async function cutHistory(session: Session, keys: readonly (KeyAddress & { kept:
 const moveBuckets = (seams: Seams, buckets: readonly HeldBucket[]): Sql =>
   sql`UPDATE kv_buckets SET revision = i.revision, value_count = i.value_count, bytes = i.bytes
     FROM ${seams.rowsFrom("i", {
-      environment_id: column.text(buckets.map(({ environmentId }) => environmentId)),
-      id: column.text(buckets.map(({ id }) => id)),
-      revision: column.bigint(buckets.map(({ revision }) => revision)),
-      value_count: column.bigint(buckets.map(({ valueCount }) => valueCount)),
-      bytes: column.bigint(buckets.map(({ bytes }) => bytes)),
+      ...columnsOf(buckets, { text: "environmentId id", bigint: "revision valueCount bytes" }),
     })} WHERE kv_buckets.environment_id = i.environment_id AND kv_buckets.id = i.id`;
 
 type BucketAddress = Pick<Bucket, "environmentId" | "id">;

@@ -2,6 +2,7 @@ import type { Instant } from "../../../kit/clock.ts";
 import { integrityEnvironmentsMax, integrityRowsMax } from "../../../kit/limits.ts";
 import { sql } from "../../../kit/sql.ts";
 import type { Store } from "../../../store/store.ts";
+import type { RowOf } from "../../../store/tables/row.ts";
 import { violationsOf } from "../../record/integrity/rules.ts";
 import type { IntegrityCheck } from "../../record/integrity/service.ts";
 
@@ -11,13 +12,8 @@ type CheckReads = Pick<Store, "all">;
 const bucketsAtOnce = 10;
 const rowsEachMax = integrityRowsMax / 2;
 
-interface CountedBucket {
-  id: string;
-  name: string;
+interface CountedBucket extends RowOf<"kv_buckets", "id, name, value_count, bytes, revision"> {
   at: Instant;
-  value_count: number;
-  bytes: number;
-  revision: number;
   is_wrong: number;
 }
 

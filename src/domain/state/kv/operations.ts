@@ -1,6 +1,6 @@
 import { Type } from "@sinclair/typebox";
 import { rfc3339 } from "../../../kit/clock.ts";
-import { described } from "../../../kit/described.ts";
+import { described, maybe, shape } from "../../../kit/described.ts";
 import { conditions, etagOf, expectedOf, expecting } from "../../../kit/expected.ts";
 import {
   type Call,
@@ -11,6 +11,7 @@ import {
   unary,
   watch,
 } from "../../../kit/operation.ts";
+import { stated } from "../../../kit/stated.ts";
 import { bucketNameCharsMax, descriptionCharsMax, historyMax, keyBytesMax, ttlSecondsMax } from "./limits.ts";
 import { revisionsOperation } from "./revisions-operation.ts";
 import type { Bucket, Kv, StoredValue, ToldChange } from "./service.ts";
@@ -18,30 +19,24 @@ import type { Bucket, Kv, StoredValue, ToldChange } from "./service.ts";
 const bucketName = Type.String({ minLength: 1, maxLength: bucketNameCharsMax });
 const inBucket = { bucket: bucketName };
 // The service answers with the limit in bytes; this only keeps the document honest.
-const ofKey = { bucket: bucketName, key: Type.String({ description: `At most ${keyBytesMax} bytes.` }) };
+const ofKey = { bucket: bucketName, key: shape.text(`At most ${keyBytesMax} bytes.`) };
 const maxLength = 2 * keyBytesMax;
 const count = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER });
 const seconds = { minimum: 0, maximum: ttlSecondsMax };
 const bucketSeconds = Type.Integer({ ...seconds, description: "0: values stay until they are deleted." });
 const valueSeconds = Type.Integer({ ...seconds, description: "0 or left out: as the bucket says." });
 
-const purge = Type.Optional(
-  Type.Boolean({ description: "Whether the values before it are deleted as well." }),
-);
+const purge = maybe.flag("Whether the values before it are deleted as well.");
 
 export const BucketShape = Type.Object({
-  name: Type.String({ description: "Name of the bucket." }),
-  description: Type.Optional(Type.String({ description: "What the bucket is for." })),
-  ttl_seconds: Type.Optional(
-    Type.Integer({ description: "Seconds that a value is kept; absent: without end." }),
-  ),
+  name: shape.text("Name of the bucket."),
+  description: maybe.text("What the bucket is for."),
+  ttl_seconds: maybe.count("Seconds that a value is kept; absent: without end."),
   max_value_size: Type.Integer(),
-  max_bytes: Type.Optional(
-    Type.Integer({ description: "The most bytes that the bucket holds; absent: no limit." }),
-  ),
-  history: Type.Integer({ description: "Values that are kept of each key, the newest included." }),
-  values: Type.Integer({ description: "Values that are kept, those of the history included." }),
-  bytes: Type.Integer({ description: "Bytes that the values take." }),
+  max_bytes: maybe.count("The most bytes that the bucket holds; absent: no limit."),
+  history: shape.count("Values that are kept of each key, the newest included."),
+  values: shape.count("Values that are kept, those of the history included."),
+  bytes: shape.count("Bytes that the values take."),
   created_at: Type.String({ format: "date-time" }),
 });
 
@@ -109,11 +104,8 @@ const bucketOperations = (kv: Kv): Operation[] => [
       bucketJson(
         await kv.createBucket(call.environmentId, {
           name,
-          ...(description !== undefined && { description }),
-          ...(ttl_seconds !== undefined && { ttlSeconds: ttl_seconds }),
-          ...(max_value_size !== undefined && { valueBytesMax: max_value_size }),
-          ...(max_bytes !== undefined && { bytesMax: max_bytes }),
-          ...(history !== undefined && { historyMax: history }),
+          ...stated({ description, ttlSeconds: ttl_seconds, valueBytesMax: max_value_size }),
+          ...stated({ bytesMax: max_bytes, historyMax: history }),
         }),
       ),
   }),
@@ -125,7 +117,7 @@ const bucketOperations = (kv: Kv): Operation[] => [
     input: Type.Object({}),
     output: Type.Object({
       buckets: Type.Array(BucketShape, { description: "Buckets by name." }),
-      count: Type.Integer({ description: "How many buckets are listed." }),
+      count: shape.count("How many buckets are listed."),
     }),
     rest: "GET /api/v1/kv/buckets",
     lists: listed(({ name }: { name: string }) => [name], { under: "buckets" }),
@@ -176,20 +168,17 @@ const keysOperation = (kv: Kv): Operation =>
         }),
       ),
       prefix: Type.Optional(Type.String({ maxLength, description: "What keys begin with." })),
-      limit: Type.Optional(Type.Integer({ description: "How many at most, never more than 10,000." })),
+      limit: maybe.count("How many at most, never more than 10,000."),
       cursor: Type.Optional(Type.String({ maxLength })),
     }),
     output: Type.Object({
       keys: Type.Array(Type.String(), { description: "Keys of the page, in order." }),
-      count: Type.Integer({ description: "How many keys the page has." }),
+      count: shape.count("How many keys the page has."),
       next_cursor: Type.Optional(Type.String()),
     }),
     rest: {
       route: "GET /api/v1/kv/buckets/{bucket}/keys",
-      encode: ({ keys, ...rest }: KeysAnswer) => ({
-        status: 200,
-        body: { keys: keys.map(({ key }) => key), ...rest },
-      }),
+      json: ({ keys, ...rest }: KeysAnswer) => ({ keys: keys.map(({ key }) => key), ...rest }),
     },
     lists: listed(({ bucket, key }: { bucket: string; key: string }) => [bucket, keyName(bucket, key)], {
       under: "keys",
@@ -215,8 +204,8 @@ const textOf = (key: string, { value, revision, created_at, expires_at }: Stored
   });
 
 export const ValueShape = Type.Object({
-  key: Type.String({ description: "The key in its bucket." }),
-  value: Type.String({ description: "Base64." }),
+  key: shape.text("The key in its bucket."),
+  value: shape.text("Base64."),
   revision: Type.Integer(),
   created_at: Type.String({ format: "date-time" }),
   expires_at: Type.Optional(Type.String({ format: "date-time" })),
@@ -303,8 +292,8 @@ const valueOperations = (kv: Kv): Operation[] => [
 ];
 
 const Told = Type.Object({
-  key: Type.String({ description: "The key in its bucket." }),
-  value: Type.String({ description: "Base64; empty of a deletion." }),
+  key: shape.text("The key in its bucket."),
+  value: shape.text("Base64; empty of a deletion."),
   revision: Type.Integer(),
   operation: Type.Union([Type.Literal("put"), Type.Literal("delete")], {
     description: "What was done to the key.",

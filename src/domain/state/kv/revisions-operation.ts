@@ -1,5 +1,6 @@
 import { type TString, Type } from "@sinclair/typebox";
 import { rfc3339 } from "../../../kit/clock.ts";
+import { shape } from "../../../kit/described.ts";
 import { type Operation, type Thing, unary } from "../../../kit/operation.ts";
 import type { KeyRevision, Kv } from "./service.ts";
 
@@ -20,7 +21,7 @@ export const RevisionsShape = Type.Object({
       operation: Type.Union([Type.Literal("put"), Type.Literal("delete")], {
         description: "What was done to the key; a deletion is kept for a day.",
       }),
-      bytes: Type.Integer({ description: "Bytes of the value; 0 of a deletion." }),
+      bytes: shape.count("Bytes of the value; 0 of a deletion."),
       created_at: Type.String({ format: "date-time" }),
       expires_at: Type.Optional(Type.String({ format: "date-time" })),
     }),

@@ -1,22 +1,13 @@
+import { type InCamelCase, inCamelCase } from "../../../kit/cases.ts";
 import type { Instant } from "../../../kit/clock.ts";
-import { column, type Sql, type SqlArray, sql } from "../../../kit/sql.ts";
+import { columnsOf } from "../../../kit/columns.ts";
+import { countOf } from "../../../kit/count-of.ts";
+import { type Sql, type SqlArray, sql } from "../../../kit/sql.ts";
 import type { Seams, Session, Store } from "../../../store/store.ts";
+import type { RowOf } from "../../../store/tables/row.ts";
 import { ownPrefix } from "./limits.ts";
 
-export interface Bucket {
-  environmentId: string;
-  id: string;
-  name: string;
-  description: string | null;
-  ttlMs: number | null;
-  valueBytesMax: number;
-  bytesMax: number | null;
-  historyMax: number;
-  revision: number;
-  valueCount: number;
-  bytes: number;
-  createdAt: Instant;
-}
+export type Bucket = InCamelCase<BucketRow>;
 
 /** A value that can be read. */
 export interface StoredValue {
@@ -29,42 +20,15 @@ export interface StoredValue {
   text?: string;
 }
 
-export interface BucketRow {
-  environment_id: string;
-  id: string;
-  name: string;
-  description: string | null;
-  ttl_ms: number | null;
-  value_bytes_max: number;
-  bytes_max: number | null;
-  history_max: number;
-  revision: number;
-  value_count: number;
-  bytes: number;
-  created_at: Instant;
-}
+export type BucketRow = RowOf<"kv_buckets", typeof bucketNames>;
 
 type KvReads = Pick<Store, "one" | "all">;
 
-export const bucketColumns = sql.raw(
-  `environment_id, id, name, description, ttl_ms, value_bytes_max, bytes_max, history_max, revision, value_count, bytes,
-  created_at`,
-);
+const bucketNames = `environment_id, id, name, description, ttl_ms, value_bytes_max, bytes_max, history_max, revision,
+  value_count, bytes, created_at`;
+export const bucketColumns = sql.raw(bucketNames);
 
-export const toBucket = (row: BucketRow): Bucket => ({
-  environmentId: row.environment_id,
-  id: row.id,
-  name: row.name,
-  description: row.description,
-  ttlMs: row.ttl_ms,
-  valueBytesMax: row.value_bytes_max,
-  bytesMax: row.bytes_max,
-  historyMax: row.history_max,
-  revision: row.revision,
-  valueCount: row.value_count,
-  bytes: row.bytes,
-  createdAt: row.created_at,
-});
+export const toBucket = (row: BucketRow): Bucket => inCamelCase(row);
 
 /** Buckets of the product's own are in no list, and count for no limit. */
 const isShown = sql`${sql.raw(`substr(name, 1, ${ownPrefix.length})`)} <> ${ownPrefix}`;
@@ -85,9 +49,12 @@ export async function bucketNamed(
   return row && toBucket(row);
 }
 
-export const countBuckets = async (session: Session, environmentId: string): Promise<number> =>
-  (await session.one<{ count: number }>(sql`SELECT count(*) AS count FROM kv_buckets
-    WHERE environment_id = ${environmentId} AND deleted_at IS NULL AND ${isShown}`))!.count;
+export const countBuckets = (session: Session, environmentId: string): Promise<number> =>
+  countOf(
+    session,
+    sql`FROM kv_buckets
+    WHERE environment_id = ${environmentId} AND deleted_at IS NULL AND ${isShown}`,
+  );
 
 /** False when the name is taken. */
 export async function insertBucket(session: Session, bucket: Bucket): Promise<boolean> {
@@ -140,8 +107,7 @@ export function bucketHeads(
 ): Promise<(BucketHead | { bucket_id: null })[]> {
   const { rowOf, rowsFrom } = reads.seams;
   const buckets = rowsFrom("i", {
-    environment_id: column.text(asked.map(({ environmentId }) => environmentId)),
-    bucket: column.text(asked.map(({ bucket }) => bucket)),
+    ...columnsOf(asked, { text: "environmentId bucket" }),
   });
   return reads.all(
     sql`SELECT b.id AS bucket_id, b.revision AS bucket_revision
@@ -156,9 +122,7 @@ export function newestOf(
   { also, more = {} }: { also?: Sql; more?: Record<string, SqlArray> } = {},
 ): Sql {
   const keys = rowsFrom("i", {
-    environment_id: column.text(asked.map(({ environmentId }) => environmentId)),
-    bucket: column.text(asked.map(({ bucket }) => bucket)),
-    key: column.text(asked.map(({ key }) => key)),
+    ...columnsOf(asked, { text: "environmentId bucket key" }),
     ...more,
   });
   const same = sql`e.environment_id = i.environment_id AND e.bucket_id = b.id AND e.key = i.key`;

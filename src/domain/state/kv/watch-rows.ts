@@ -1,5 +1,6 @@
 import type { Instant } from "../../../kit/clock.ts";
-import { column, sql } from "../../../kit/sql.ts";
+import { columnsOf } from "../../../kit/columns.ts";
+import { sql } from "../../../kit/sql.ts";
 import type { Store } from "../../../store/store.ts";
 import { watchBytesAtOnce } from "./limits.ts";
 import type { Bucket } from "./rows.ts";
@@ -89,8 +90,7 @@ async function valuesOf(
   heads: readonly ChangeHead[],
 ): Promise<Map<number, string>> {
   const wanted = reads.seams.rowsFrom("i", {
-    key: column.text(heads.map(({ key }) => key)),
-    revision: column.bigint(heads.map(({ revision }) => revision)),
+    ...columnsOf(heads, { text: "key", bigint: "revision" }),
   });
   const same = sql`e.environment_id = ${environmentId} AND e.bucket_id = ${id} AND e.key = i.key
     AND e.revision = i.revision`;
@@ -134,9 +134,7 @@ export async function movedAmong(
   watched: readonly (Address & { at: number })[],
 ): Promise<string[]> {
   const wanted = reads.seams.rowsFrom("i", {
-    environment_id: column.text(watched.map(({ environmentId }) => environmentId)),
-    id: column.text(watched.map(({ id }) => id)),
-    at: column.bigint(watched.map(({ at }) => at)),
+    ...columnsOf(watched, { text: "environmentId id", bigint: "at" }),
   });
   const rows = await reads.all<{ id: string }>(sql`SELECT i.id FROM ${wanted} LEFT JOIN kv_buckets b
       ON b.environment_id = i.environment_id AND b.id = i.id AND b.deleted_at IS NULL

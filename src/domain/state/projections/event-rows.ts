@@ -1,23 +1,17 @@
 import { breather } from "../../../kit/breather.ts";
-import type { Clock, Instant } from "../../../kit/clock.ts";
+import type { Clock } from "../../../kit/clock.ts";
 import { ReadAheadSize } from "../../../kit/read-ahead-size.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import type { Store } from "../../../store/store.ts";
+import type { RowOf } from "../../../store/tables/row.ts";
 import { projectionBatchCharsMax, projectionScanMax, projectionStepMax } from "./limits.ts";
 import { isStorable, type NameMatcher } from "./rules.ts";
 
 /** An event as runners get it. Payloads are JSON texts. */
-export interface FeedEvent {
-  id: string;
-  position: number;
-  name: string;
+export interface FeedEvent
+  extends RowOf<"events", "id, position, name, data, metadata, source, at, entity_id"> {
   /** Of its schema. */
   version: number;
-  data: string;
-  metadata: string | null;
-  source: string;
-  at: Instant;
-  entity_id: string | null;
 }
 
 /** Entities with such ids are the platform's own. */

@@ -1,4 +1,5 @@
 import type { Instant } from "../../../kit/clock.ts";
+import { columnsOf } from "../../../kit/columns.ts";
 import { Fault } from "../../../kit/fault.ts";
 import { column, sql } from "../../../kit/sql.ts";
 import type { Session } from "../../../store/store.ts";
@@ -19,13 +20,11 @@ export async function record(
     SELECT ${environment_id}, ${name}, ${sql.bigint(generation)}, i.partition_key, i.at, i.position, i.event_id,
       i.version, i.saved_at, i.state
     FROM ${session.seams.rowsFrom("i", {
-      partition_key: column.text(kept.map((row) => row.partition_key)),
+      ...columnsOf(kept, { text: "partition_key state", bigint: "version" }),
       at: column.bigint(kept.map((row) => row.last_event_at ?? row.updated_at)),
       position: column.bigint(kept.map((row) => row.last_position)),
       event_id: column.text(kept.map((row) => row.last_event_id)),
-      version: column.bigint(kept.map((row) => row.version)),
       saved_at: column.bigint(kept.map((row) => row.updated_at)),
-      state: column.text(kept.map((row) => row.state)),
     })} WHERE true
     ON CONFLICT (environment_id, name, generation, partition_key, at, position) DO UPDATE SET
       event_id = excluded.event_id, version = excluded.version, saved_at = excluded.saved_at, state = excluded.state`);

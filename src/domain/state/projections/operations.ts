@@ -2,7 +2,7 @@ import { type Static, Type } from "@sinclair/typebox";
 import { actionsThatShow } from "../../../gate/things.ts";
 import { ProjectionService } from "../../../gen/svc/v1/projection_pb.ts";
 import { parseRfc3339 } from "../../../kit/clock.ts";
-import { described } from "../../../kit/described.ts";
+import { described, maybe, shape } from "../../../kit/described.ts";
 import { invalid } from "../../../kit/fault.ts";
 import { listed, type Operation, rpc, unary } from "../../../kit/operation.ts";
 import { namedProjection } from "../../../kit/waits-for.ts";
@@ -24,7 +24,7 @@ const Register = Type.Object({
   recording: Type.Optional(Type.Boolean()),
 });
 
-const Name = Type.Object({ name: Type.String({ description: "Name of the projection." }) });
+const Name = Type.Object({ name: shape.text("Name of the projection.") });
 const about = ({ name }: Static<typeof Name>) => [name];
 
 function asOfQuery(text: string | null): { asOf?: number } {
@@ -42,7 +42,7 @@ const State = Type.Object({
   last_event_id: Type.String(),
   last_event_seq: Type.Integer(),
   last_event_time: Type.String({ format: "date-time" }),
-  version: Type.Integer({ description: "Version of the definition that folded it." }),
+  version: shape.count("Version of the definition that folded it."),
   updated_at: Type.String({ format: "date-time" }),
 });
 
@@ -80,11 +80,8 @@ const registryOperations = (projections: Projections): Operation[] => [
     summary: "Deletes a projection with its states.",
     input: Name,
     about,
-    rest: {
-      route: "DELETE /api/v1/projections/{name}",
-      encode: () => ({ status: 200, body: { status: "deleted" } }),
-    },
-    output: Type.Object({ status: Type.String({ description: "Always `deleted`." }) }),
+    rest: { route: "DELETE /api/v1/projections/{name}", json: () => ({ status: "deleted" }) },
+    output: Type.Object({ status: shape.text("Always `deleted`.") }),
     rpc: rpc(
       ProjectionService.method.unregisterProjection,
       ({ name }) => ({ name }),
@@ -193,7 +190,7 @@ const readOperations = (projections: Projections): Operation[] => [
     reads: true,
     waitsFor: namedProjection,
     input: Type.Object({
-      name: Type.String({ description: "Name of the projection." }),
+      name: shape.text("Name of the projection."),
       partition: text,
       generation: count,
       asOf: Type.Optional(Type.Integer()),
@@ -205,25 +202,19 @@ const readOperations = (projections: Projections): Operation[] => [
         ...{ name: params.name, partition: query.get("partition") ?? "" },
         ...asOfQuery(query.get("as_of")),
       }),
-      encode: (read) => ({ status: 200, body: projectionJson(read) }),
+      json: projectionJson,
       query: Type.Object({
         partition: text,
-        as_of: Type.Optional(
-          Type.String({
-            format: "date-time",
-            description:
-              "The state as it was saved with no event behind that time, RFC 3339; of recording projections.",
-          }),
+        as_of: maybe.time(
+          "The state as it was saved with no event behind that time, RFC 3339; of recording projections.",
         ),
       }),
     },
     output: Type.Object({
-      name: Type.String({ description: "Name of the projection." }),
-      version: Type.Integer({ description: "Version of the registered definition." }),
-      mode: Type.String({
-        description: "`managed` (the server keeps the state), `external` or `sql` (the server folds).",
-      }),
-      status: Type.String({ description: "active, paused, rebuilding or error" }),
+      name: shape.text("Name of the projection."),
+      version: shape.count("Version of the registered definition."),
+      mode: shape.text("`managed` (the server keeps the state), `external` or `sql` (the server folds)."),
+      status: shape.text("active, paused, rebuilding or error"),
       error_message: Type.String(),
       last_event_seq: Type.Integer(),
       updated_at: Type.String({ format: "date-time" }),
@@ -260,7 +251,7 @@ const readOperations = (projections: Projections): Operation[] => [
     reads: true,
     waitsFor: namedProjection,
     input: Type.Object({
-      name: Type.String({ description: "Name of the projection." }),
+      name: shape.text("Name of the projection."),
       q: described(text, "A part of the keys of partitions."),
       limit: Type.Optional(
         Type.Integer({
@@ -273,7 +264,7 @@ const readOperations = (projections: Projections): Operation[] => [
     rest: "GET /api/v1/projections/{name}/partitions",
     output: Type.Object({
       partitions: Type.Array(Type.String(), { description: "Keys of partitions, in order." }),
-      returned: Type.Integer({ description: "How many keys are listed." }),
+      returned: shape.count("How many keys are listed."),
     }),
     async handle({ name, q = "", limit }, call) {
       const partitions = await projections.partitions(call.environmentId, name, { search: q, limit });

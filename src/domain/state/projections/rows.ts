@@ -1,6 +1,8 @@
 import type { Instant } from "../../../kit/clock.ts";
+import { countOf } from "../../../kit/count-of.ts";
 import { type Sql, sql } from "../../../kit/sql.ts";
 import type { Session, Store } from "../../../store/store.ts";
+import type { RowOf } from "../../../store/tables/row.ts";
 import {
   isStorable,
   type ProjectionDefinition,
@@ -14,25 +16,23 @@ export interface ProjectionKey {
   name: string;
 }
 
-export interface ProjectionRow extends ProjectionKey {
+export interface ProjectionRow
+  extends ProjectionKey,
+    RowOf<
+      "projections",
+      `partition_path, version, error_message, error_event_id, error_position, error_partition,
+  created_at, updated_at`
+    > {
   mode: ProjectionMode;
   status: ProjectionStatus;
   /** JSON text: a list of event names and patterns. */
   events: string;
-  partition_path: string;
-  version: number;
   /** The generation that is read. */
   generation: number;
   /** A runner whose memory may differ from the stored states: it is not streamed to. */
   stale_holder: string | null;
   /** 1 until the first save after a rebuild was refused, so that the stale runner reads the state again. */
   refuses_save: number;
-  error_message: string | null;
-  error_event_id: string | null;
-  error_position: number | null;
-  error_partition: string | null;
-  created_at: Instant;
-  updated_at: Instant;
 }
 
 /** How the holder of a generation that a node folds by SQL begins: such a generation has a table. */
@@ -153,12 +153,8 @@ export const shareHead = (session: Session, environmentId: string) =>
   session.one<{ position: number; retention_floor: number }>(sql`SELECT position, retention_floor FROM heads
     WHERE environment_id = ${environmentId} ${session.seams.shareRow}`);
 
-export async function countProjections(reads: Pick<Reads, "one">, environmentId: string): Promise<number> {
-  const row = await reads.one<{ count: number }>(
-    sql`SELECT count(*) AS count FROM projections WHERE environment_id = ${environmentId}`,
-  );
-  return row?.count ?? 0;
-}
+export const countProjections = (reads: Pick<Reads, "one">, environmentId: string): Promise<number> =>
+  countOf(reads, sql`FROM projections WHERE environment_id = ${environmentId}`);
 
 /** Answers 0 when the name is taken. */
 export const insertProjection = (session: Session, row: ProjectionRow): Promise<number> =>
@@ -267,12 +263,8 @@ export const listProjections = (
       ON g.environment_id = p.environment_id AND g.name = p.name AND g.generation = p.generation
     ${sql.where(conditions(filter))} ORDER BY p.name LIMIT ${limit} OFFSET ${offset}`);
 
-export async function countListed(reads: Pick<Reads, "one">, filter: ProjectionFilter): Promise<number> {
-  const row = await reads.one<{ count: number }>(
-    sql`SELECT count(*) AS count FROM projections p ${sql.where(conditions(filter))}`,
-  );
-  return row?.count ?? 0;
-}
+export const countListed = (reads: Pick<Reads, "one">, filter: ProjectionFilter): Promise<number> =>
+  countOf(reads, sql`FROM projections p ${sql.where(conditions(filter))}`);
 
 /** The generation has no owner any more; the sweep deletes its states. */
 export async function dropGeneration(session: Session, key: GenerationKey, now: Instant): Promise<void> {

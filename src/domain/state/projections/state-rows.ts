@@ -1,26 +1,25 @@
-import type { Instant } from "../../../kit/clock.ts";
+import { columnsOf } from "../../../kit/columns.ts";
 import { column, sql } from "../../../kit/sql.ts";
 import type { Session, Store } from "../../../store/store.ts";
+import type { RowOf } from "../../../store/tables/row.ts";
 import { partitionsMax } from "./limits.ts";
 import { type GenerationKey, type SessionReads, whereGeneration } from "./rows.ts";
 
 /** One partition of a managed projection. */
-export interface StateRow {
-  partition_key: string;
+export interface StateRow
+  extends RowOf<
+    "projection_states",
+    `partition_key, last_event_id, last_position, last_event_at, error_event_id, error_position,
+  updated_at`
+  > {
   /** JSON text; null where the first event of the partition failed. */
   state: string | null;
-  last_event_id: string | null;
-  last_position: number;
-  last_event_at: Instant | null;
   /** How often it was saved. */
   version: number;
   /** Set while the partition has stopped before the event whose handler failed. */
   error_message: string | null;
-  error_event_id: string | null;
-  error_position: number | null;
   /** An event that a resume passes over. */
   skipped_position: number | null;
-  updated_at: Instant;
 }
 
 export const noState = (partition: string): StateRow => ({
@@ -70,17 +69,10 @@ export const putStates = (session: Session, key: GenerationKey, rows: readonly S
   session.run(sql`INSERT INTO projection_states (environment_id, name, generation, ${columns})
     SELECT ${key.environment_id}, ${key.name}, ${sql.bigint(key.generation)}, ${ofItems}
     FROM ${session.seams.rowsFrom("i", {
-      partition_key: column.text(rows.map((row) => row.partition_key)),
-      state: column.text(rows.map((row) => row.state)),
-      last_event_id: column.text(rows.map((row) => row.last_event_id)),
-      last_position: column.bigint(rows.map((row) => row.last_position)),
-      last_event_at: column.bigint(rows.map((row) => row.last_event_at)),
-      version: column.bigint(rows.map((row) => row.version)),
-      error_message: column.text(rows.map((row) => row.error_message)),
-      error_event_id: column.text(rows.map((row) => row.error_event_id)),
-      error_position: column.bigint(rows.map((row) => row.error_position)),
-      skipped_position: column.bigint(rows.map((row) => row.skipped_position)),
-      updated_at: column.bigint(rows.map((row) => row.updated_at)),
+      ...columnsOf(rows, {
+        text: "partition_key state last_event_id error_message error_event_id",
+        bigint: "last_position last_event_at version error_position skipped_position updated_at",
+      }),
     })} WHERE true
     ON CONFLICT (environment_id, name, generation, partition_key) DO UPDATE SET state = excluded.state,
       last_event_id = excluded.last_event_id, last_position = excluded.last_position,
@@ -246,8 +238,7 @@ export async function settlePartitions(
   if (rest.length > 0)
     await session.run(sql`UPDATE projection_pending SET first_position = i.up_to + 1
       FROM ${session.seams.rowsFrom("i", {
-        partition_key: column.text(rest.map((row) => row.partition_key)),
-        up_to: column.bigint(rest.map((row) => row.up_to)),
+        ...columnsOf(rest, { text: "partition_key", bigint: "up_to" }),
       })} WHERE ${whereGeneration(key)} AND projection_pending.partition_key = i.partition_key`);
   if (done.length === 0) return 0;
   const wanted = column.text(done.map((row) => row.partition_key));

@@ -6,9 +6,11 @@ import type {
   ProjectionHistoryEntrySchema,
   ProjectionInfoSchema,
 } from "../../../gen/svc/v1/projection_pb.ts";
+import { camelCase } from "../../../kit/cases.ts";
 import { type Instant, parseRfc3339, rfc3339 } from "../../../kit/clock.ts";
 import { invalid } from "../../../kit/fault.ts";
 import { storedJson } from "../../../kit/payload-json.ts";
+import { stated } from "../../../kit/stated.ts";
 import { instantOf, isJsonObject, jsonOf, payload, timestampOf, withNumbers } from "../../../kit/wkt.ts";
 import type {
   ProjectionRevision,
@@ -78,8 +80,7 @@ function fromStateBody(body: Record<string, unknown>): Record<string, unknown> {
   const value = "stateValue" in body ? stateValue : state;
   return {
     ...rest,
-    ...(value !== undefined && { state: value }),
-    ...(at !== undefined && { lastEventAt: at }),
+    ...stated({ state: value, lastEventAt: at }),
   };
 }
 
@@ -94,15 +95,14 @@ export function fromSaveBody(body: Record<string, unknown>): Record<string, unkn
 }
 
 /** Names inside a list come in either case. */
-const camel = (name: string): string =>
-  name.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase());
-
 export function fromSavesBody(body: Record<string, unknown>): Record<string, unknown> {
   const read = withNumbers(body, runnerNumbers);
   if (!Array.isArray(read.states)) return read;
   const states = read.states.map((one: unknown) =>
     isJsonObject(one)
-      ? fromStateBody(Object.fromEntries(Object.entries(one).map(([name, value]) => [camel(name), value])))
+      ? fromStateBody(
+          Object.fromEntries(Object.entries(one).map(([name, value]) => [camelCase(name), value])),
+        )
       : one,
   );
   return { ...read, states };

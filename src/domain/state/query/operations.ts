@@ -1,7 +1,7 @@
 import { Type } from "@sinclair/typebox";
 import { actionsThatShow } from "../../../gate/things.ts";
 import { QueryService } from "../../../gen/svc/v1/query_pb.ts";
-import { described } from "../../../kit/described.ts";
+import { described, shape } from "../../../kit/described.ts";
 import { type Operation, rpc, unary } from "../../../kit/operation.ts";
 import type { ProjectionRead } from "../../../kit/waits-for.ts";
 import { isOwnTable, ownTables } from "./names.ts";
@@ -30,7 +30,7 @@ export const queryOperations = ({ queries, ownersOf }: QueryOperationsDeps): Ope
       return tables.length === 0 ? "log" : ownersOf(environmentId, tables);
     },
     input: Type.Object({
-      query: Type.String({ description: "One SELECT, WITH or EXPLAIN of at most 8 KiB." }),
+      query: shape.text("One SELECT, WITH or EXPLAIN of at most 8 KiB."),
       timeout_ms: described(
         count,
         "Milliseconds that the query may take: 5,000 unless it says otherwise, at most 30,000.",
@@ -42,10 +42,7 @@ export const queryOperations = ({ queries, ownersOf }: QueryOperationsDeps): Ope
     },
     about: ({ query }: { query: string }) => queryThings(queries.tablesOf(query)),
     alsoAsks: actionsThatShow(...Object.values(ownTables).flat()),
-    rest: {
-      route: "POST /api/v1/sql",
-      encode: (answer) => ({ status: 200, body: answerJson(answer) }),
-    },
+    rest: { route: "POST /api/v1/sql", json: answerJson },
     output: Type.Object({
       columns: Type.Array(Type.String()),
       rows: Type.Array(
@@ -56,7 +53,7 @@ export const queryOperations = ({ queries, ownersOf }: QueryOperationsDeps): Ope
         { description: "Rows in the order of the query." },
       ),
       total_rows: Type.Integer(),
-      truncated: Type.Boolean({ description: "Rows were left out, by max_rows or by 16 MiB." }),
+      truncated: shape.flag("Rows were left out, by max_rows or by 16 MiB."),
     }),
     rpc: rpc(
       QueryService.method.executeSQL,

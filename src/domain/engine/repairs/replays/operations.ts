@@ -2,20 +2,18 @@ import { type Static, Type } from "@sinclair/typebox";
 import { hiderOfEvents } from "../../../../gate/things.ts";
 import { type ReplayEvents as EventsMessage, RepairService } from "../../../../gen/svc/v1/repair_pb.ts";
 import { rfc3339 } from "../../../../kit/clock.ts";
+import { maybe, shape } from "../../../../kit/described.ts";
 import { type Operation, rpc, type Thing, unary } from "../../../../kit/operation.ts";
 import { instantOf, safeCount } from "../../../../kit/wkt.ts";
 import type { Repairs } from "../service.ts";
 import { jsonWith, RepairOut, repairAnswer, toRepair } from "../wire.ts";
 import type { ReplayEvents } from "./rules.ts";
-import type { ReplayPreview } from "./service.ts";
 import { replayPreviewJson, toReplayPreview } from "./wire.ts";
 
 const text = (description: string) => Type.Optional(Type.String({ maxLength: 2_048, description }));
 /** Empty it would mean all events. */
 const bound = (description: string) =>
   Type.Optional(Type.String({ minLength: 1, maxLength: 2_048, description }));
-const said = (description: string) => Type.String({ description });
-const count = (description: string) => Type.Integer({ description });
 const place = (minimum: number, description: string) => Type.Optional(Type.Integer({ minimum, description }));
 
 const Events = Type.Object(
@@ -28,7 +26,7 @@ const Events = Type.Object(
     to_position: place(1, "The last position; the end of the log when left out."),
     since: bound("RFC 3339: events of then or later, in place of `from_position`."),
     until: bound("RFC 3339: events of then or earlier, in place of `to_position`."),
-    again: Type.Optional(Type.Boolean({ description: "Also events that the function has a run of." })),
+    again: maybe.flag("Also events that the function has a run of."),
   },
   {
     description: "Which events of the past.",
@@ -72,22 +70,22 @@ const about = ({ function_id: id, then_live }: AskedReplay): Thing[] => [
 ];
 
 export const ReplayPreviewShape = Type.Object({
-  from_position: count("The first position of the window."),
-  to_position: count("The last position of the window."),
-  scanned: count(
+  from_position: shape.count("The first position of the window."),
+  to_position: shape.count("The last position of the window."),
+  scanned: shape.count(
     "Events that were looked at, from the beginning of the window: at most 100,000, for two seconds.",
   ),
-  truncated: Type.Boolean({ description: "The window has more events than were looked at." }),
-  matched: count("Those of them that match."),
-  with_run: count("Those of the matching ones that the function has a run of."),
-  to_start: count("Runs that a replay would start of what was looked at."),
+  truncated: shape.flag("The window has more events than were looked at."),
+  matched: shape.count("Those of them that match."),
+  with_run: shape.count("Those of the matching ones that the function has a run of."),
+  to_start: shape.count("Runs that a replay would start of what was looked at."),
   samples: Type.Array(
     Type.Object({
       event_id: Type.String(),
-      name: said("The event's name."),
-      position: count("Its place in the log."),
-      at: Type.String({ format: "date-time", description: "When it was written." }),
-      has_run: Type.Boolean({ description: "The function has a run of it." }),
+      name: shape.text("The event's name."),
+      position: shape.count("Its place in the log."),
+      at: shape.time("When it was written."),
+      has_run: shape.flag("The function has a run of it."),
     }),
     { description: "The first matching ones." },
   ),
@@ -103,10 +101,7 @@ export const replaysOperations = ({ replays }: Repairs): Operation[] => [
     summary: "Which events of the past a replay would start a function on, and ten of them.",
     input: Type.Object({ function_id: FunctionId, events: Type.Optional(Events) }),
     output: ReplayPreviewShape,
-    rest: {
-      route: "POST /api/v1/replays/preview",
-      encode: (preview: ReplayPreview) => ({ status: 200, body: replayPreviewJson(preview) }),
-    },
+    rest: { route: "POST /api/v1/replays/preview", json: replayPreviewJson },
     rpc: rpc(
       RepairService.method.previewReplay,
       (m) => ({ function_id: m.functionId, events: eventsOut(m.events) }),
@@ -127,11 +122,8 @@ export const replaysOperations = ({ replays }: Repairs): Operation[] => [
     input: Type.Object({
       function_id: FunctionId,
       events: Type.Optional(Events),
-      then_live: Type.Optional(
-        Type.Boolean({
-          description:
-            "The function becomes active where the window ends: its triggers start every later event.",
-        }),
+      then_live: maybe.flag(
+        "The function becomes active where the window ends: its triggers start every later event.",
       ),
       reason: text("Why; at most 1,024 characters."),
     }),

@@ -1,6 +1,7 @@
 import type { Instant } from "../../../../kit/clock.ts";
 import { column, sql } from "../../../../kit/sql.ts";
 import type { Session, Store, StoreReader } from "../../../../store/store.ts";
+import type { RowOf } from "../../../../store/tables/row.ts";
 import { replayAction } from "./rules.ts";
 
 export interface LogEnds {
@@ -59,13 +60,7 @@ export async function lastUntil(
 }
 
 /** An event of the past without its payload. */
-export interface PastEvent {
-  id: string;
-  position: number;
-  name: string;
-  entity_id: string | null;
-  at: Instant;
-}
+export type PastEvent = RowOf<"events", "id, position, name, entity_id, at">;
 
 /** Events that start one function directly are matched by no trigger; what was redacted has no payload. */
 const directSources = ["invoke", "cron"];

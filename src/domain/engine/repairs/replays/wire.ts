@@ -1,15 +1,7 @@
+import { PreviewReplayResponseSchema } from "../../../../gen/svc/v1/repair_pb.ts";
 import { rfc3339 } from "../../../../kit/clock.ts";
-import { timestampOf } from "../../../../kit/wkt.ts";
+import { messageOf } from "../../../../kit/wkt.ts";
 import type { ReplayPreview } from "./service.ts";
-
-export const toReplayPreview = ({ samples, ...preview }: ReplayPreview) => ({
-  ...{ fromPosition: BigInt(preview.from), toPosition: BigInt(preview.to), truncated: preview.isTruncated },
-  ...{ scanned: BigInt(preview.scanned), matched: BigInt(preview.matched) },
-  ...{ withRun: BigInt(preview.withRun), toStart: BigInt(preview.toStart) },
-  samples: samples.map(({ id, name, position, at, hasRun }) => ({
-    ...{ eventId: id, name, position: BigInt(position), at: timestampOf(at), hasRun },
-  })),
-});
 
 export const replayPreviewJson = ({ samples, ...preview }: ReplayPreview) => ({
   ...{ from_position: preview.from, to_position: preview.to, scanned: preview.scanned },
@@ -19,3 +11,6 @@ export const replayPreviewJson = ({ samples, ...preview }: ReplayPreview) => ({
     ...{ event_id: id, name, position, at: rfc3339(at), has_run: hasRun },
   })),
 });
+
+export const toReplayPreview = (preview: ReplayPreview) =>
+  messageOf(PreviewReplayResponseSchema)(replayPreviewJson(preview));

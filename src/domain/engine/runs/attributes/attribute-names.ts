@@ -1,4 +1,5 @@
 import type { Clock, Instant } from "../../../../kit/clock.ts";
+import { columnsOf } from "../../../../kit/columns.ts";
 import { Fault, invalid } from "../../../../kit/fault.ts";
 import { sizedCache } from "../../../../kit/sized-cache.ts";
 import { column, sql } from "../../../../kit/sql.ts";
@@ -66,8 +67,7 @@ export function openAttributeNames({ store, clock, shareEnvironment }: Attribute
     await session.run(sql`INSERT INTO run_attribute_names (environment_id, name, type, created_at)
       SELECT ${environmentId}, v.name, v.type, ${sql.bigint(clock.now())}
       FROM ${session.seams.rowsFrom("v", {
-        name: column.text(fresh.map(({ name }) => name)),
-        type: column.text(fresh.map(({ type }) => type)),
+        ...columnsOf(fresh, { text: "name type" }),
       })} WHERE true ORDER BY v.name ON CONFLICT (environment_id, name) DO NOTHING`);
     // Another transaction may have been first, with another type.
     const after = await read();

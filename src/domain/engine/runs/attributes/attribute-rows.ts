@@ -1,4 +1,5 @@
 import type { Instant } from "../../../../kit/clock.ts";
+import { columnsOf } from "../../../../kit/columns.ts";
 import { type Ctes, column, type Sql, sql } from "../../../../kit/sql.ts";
 import { raiseMark, type Seams, StoreError, type SyncSession } from "../../../../store/store.ts";
 import { type AttributeChange, attributesMax, isSet, type NewAttribute } from "../../attributes/rules.ts";
@@ -21,10 +22,8 @@ function settingColumns(changes: readonly SetsAttributes[]) {
     (attributes ?? []).map((one) => ({ ...one, report: at + 1 })),
   );
   return {
+    ...columnsOf(list, { text: "name type", bigint: "report" }),
     environment_id: column.text(list.map(({ report }) => changes[report - 1]!.environmentId)),
-    report: column.bigint(list.map(({ report }) => report)),
-    name: column.text(list.map(({ name }) => name)),
-    type: column.text(list.map(({ type }) => type)),
     value: column.text(list.map(({ stored }) => stored)),
   };
 }
@@ -99,8 +98,7 @@ function standingOf(
 ): NewAttribute[] {
   const found = session.all<{ ord: number; standing: number | null }>(sql`SELECT a.ord,
       ${standing(sql`${environmentId}`)} AS standing FROM ${session.seams.rowsFrom("a", {
-        name: column.text(attributes.map(({ name }) => name)),
-        type: column.text(attributes.map(({ type }) => type)),
+        ...columnsOf(attributes, { text: "name type" }),
       })}`);
   if (found.some(({ standing }) => standing === null))
     throw new StoreError("marked", attributeUnnamed + runId);
@@ -112,9 +110,8 @@ export function firstAttributes(runs: readonly NewRun[]) {
   if (runs.every(({ attributes }) => attributes === undefined)) return undefined;
   const list = runs.flatMap(({ id, attributes = [] }) => attributes.map((one) => ({ ...one, id })));
   return {
+    ...columnsOf(list, { text: "name type" }),
     run_id: column.text(list.map(({ id }) => id)),
-    name: column.text(list.map(({ name }) => name)),
-    type: column.text(list.map(({ type }) => type)),
     value: column.text(list.map(({ stored }) => stored)),
   };
 }

@@ -1,4 +1,5 @@
 import type { Instant } from "../../../../kit/clock.ts";
+import { columnsOf } from "../../../../kit/columns.ts";
 import { column, sql } from "../../../../kit/sql.ts";
 import type { Session } from "../../../../store/store.ts";
 import type { QueueHint } from "../run.ts";
@@ -67,9 +68,10 @@ async function planLooks(session: Session, unmet: LookedAt["unmet"], now: Instan
   await session.run(sql`UPDATE waits SET due_at = CASE WHEN COALESCE(waits.due_at, -1) = COALESCE(v.due_at, -1)
       THEN v.next_at ELSE ${sql.bigint(now)} END
     FROM ${session.seams.rowsFrom("v", {
-      run_id: column.text(moved.map(({ wait }) => wait.run_id)),
-      step_id: column.text(moved.map(({ wait }) => wait.step_id)),
-      due_at: column.bigint(moved.map(({ wait }) => wait.due_at)),
+      ...columnsOf(
+        moved.map(({ wait }) => wait),
+        { text: "run_id step_id", bigint: "due_at" },
+      ),
       next_at: column.bigint(moved.map(({ nextLookAt }) => nextLookAt)),
     })} WHERE waits.run_id = v.run_id AND waits.kind = 'wait' AND waits.step_id = v.step_id
       AND waits.place IS NOT NULL AND waits.met IS NULL`);
@@ -77,11 +79,7 @@ async function planLooks(session: Session, unmet: LookedAt["unmet"], now: Instan
 
 const rowsOf = (session: Session, waits: readonly StateWait[]) =>
   session.seams.rowsFrom("v", {
-    run_id: column.text(waits.map((wait) => wait.run_id)),
-    step_id: column.text(waits.map((wait) => wait.step_id)),
-    place: column.text(waits.map((wait) => wait.place)),
-    subject: column.text(waits.map((wait) => wait.subject)),
-    test: column.text(waits.map((wait) => wait.test)),
+    ...columnsOf(waits, { text: "run_id step_id place subject test" }),
     bound: column.bigint(waits.map((wait) => wait.bound ?? -1)),
     wanted: column.text(waits.map((wait) => wait.wanted ?? "")),
   });

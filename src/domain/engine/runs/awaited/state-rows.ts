@@ -1,4 +1,5 @@
 import type { Instant } from "../../../../kit/clock.ts";
+import { columnsOf } from "../../../../kit/columns.ts";
 import { environmentsDue, type WorkScope } from "../../../../kit/round-robin.ts";
 import { column, type Sql, sql } from "../../../../kit/sql.ts";
 import type { Session, Store } from "../../../../store/store.ts";
@@ -193,11 +194,8 @@ export async function statesOf(
   const read = async (own: readonly StateWait[], query: (from: Sql) => Sql) => {
     if (own.length === 0) return;
     const from = store.seams.rowsFrom("i", {
-      environment_id: column.text(own.map((wait) => wait.environment_id)),
-      run_id: column.text(own.map((wait) => wait.run_id)),
+      ...columnsOf(own, { text: "environment_id run_id subject wanted" }),
       bucket: column.text(own.map((wait) => bucketOf(wait.place) ?? null)),
-      subject: column.text(own.map((wait) => wait.subject)),
-      wanted: column.text(own.map((wait) => wait.wanted)),
     });
     for (const { ord, ...row } of await store.all<Partial<FoundState> & { ord: number }>(query(from)))
       states.set(own[ord - 1]!, { ...nothing, ...row });
@@ -249,9 +247,7 @@ export async function notStartedBy(
 ): Promise<Map<string, string>> {
   const rows = await store.all<{ run_id: string; child_run_id: string }>(sql`SELECT i.run_id, i.child_run_id
     FROM ${store.seams.rowsFrom("i", {
-      environment_id: column.text(named.map((one) => one.environmentId)),
-      run_id: column.text(named.map((one) => one.runId)),
-      child_run_id: column.text(named.map((one) => one.childRunId)),
+      ...columnsOf(named, { text: "environmentId runId childRunId" }),
     })} WHERE (SELECT 1 FROM runs r WHERE r.id = i.child_run_id AND r.environment_id = i.environment_id
       AND r.parent_run_id = i.run_id LIMIT 1) IS NULL`);
   return new Map(rows.map((row) => [row.run_id, row.child_run_id]));

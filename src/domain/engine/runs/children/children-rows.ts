@@ -11,6 +11,7 @@ import {
 import { column, sql } from "../../../../kit/sql.ts";
 import { storedJson } from "../../../../kit/stored-json.ts";
 import type { Session, Store } from "../../../../store/store.ts";
+import type { RowOf } from "../../../../store/tables/row.ts";
 import { noteEnds } from "../awaited/state-rows.ts";
 import { stepKey } from "../step-moves.ts";
 import {
@@ -229,13 +230,8 @@ export async function finishInvocations(
 
 const refOf = ({ one }: { one: Invocation }) => ({ runId: one.parent_run_id, stepId: one.step_id });
 
-interface EndRow {
+interface EndRow extends RowOf<"runs", "status, output, error, cancellation_cause, function_id"> {
   child_run_id: string;
-  status: string;
-  output: string | null;
-  error: string | null;
-  cancellation_cause: string | null;
-  function_id: string;
   parent_run_id: string;
   parent_step_id: string;
   /** Null when the parent's step waits for it no longer. */

@@ -1,7 +1,9 @@
 import type { Instant } from "../../../../kit/clock.ts";
+import { columnsOf } from "../../../../kit/columns.ts";
 import { countTurns, type Slice } from "../../../../kit/round-robin.ts";
 import { column, sql } from "../../../../kit/sql.ts";
 import type { Session } from "../../../../store/store.ts";
+import type { RowOf } from "../../../../store/tables/row.ts";
 import { type InvokeError, invokeTimedOut, waitTimedOut } from "../rules.ts";
 import type { QueueHint, RunError } from "../run.ts";
 import { noteSteps, stepKey, tookUntil } from "../step-moves.ts";
@@ -12,15 +14,12 @@ import { queueHintsOfRows, type Resolution, resolveSteps, type WaitingRow } from
 import { sliceOfWakes, type WakeQueue } from "../wakes/wake-queues.ts";
 
 /** A step that waits for its child, or for its event. */
-export interface PendingRow {
-  run_id: string;
-  step_id: string;
-  name: string;
-  wait_event_name: string | null;
-  child_run_id: string | null;
-  failure_told_at: number | null;
+export interface PendingRow
+  extends RowOf<
+    "steps",
+    "run_id, step_id, name, wait_event_name, child_run_id, failure_told_at, wait_timeout_at"
+  > {
   on_timeout: "null" | "throw" | null;
-  wait_timeout_at: Instant | null;
   function_id: string | null;
 }
 
@@ -104,9 +103,8 @@ async function endWaiting(
     await session.run(sql`UPDATE steps SET status = v.status, error = v.error, ended_at = ${at}, updated_at = ${at},
       duration_ms = ${tookUntil(now)}
     FROM ${session.seams.rowsFrom("v", {
+      ...columnsOf(list, { text: "stepId status" }),
       run_id: column.text(list.map(({ row }) => row.run_id)),
-      step_id: column.text(list.map(({ stepId }) => stepId)),
-      status: column.text(list.map(({ status }) => status)),
       error: column.text(list.map(({ error }) => JSON.stringify(error))),
     })} WHERE steps.run_id = v.run_id AND steps.step_id = v.step_id AND steps.status = 'waiting'`);
   noteSteps(

@@ -2,20 +2,16 @@ import type { Instant } from "../../../../kit/clock.ts";
 import { column, sql } from "../../../../kit/sql.ts";
 import { storedJson } from "../../../../kit/stored-json.ts";
 import type { Store } from "../../../../store/store.ts";
+import type { RowOf } from "../../../../store/tables/row.ts";
 import { statusOf } from "../rules.ts";
 import type { ExecutionState, RunError, RunResult } from "../run.ts";
 
-interface ResultRow {
-  id: string;
-  environment_id: string;
-  function_id: string;
-  status: string;
+interface ResultRow
+  extends RowOf<
+    "runs",
+    "id, environment_id, function_id, status, output, error, created_at, started_at, ended_at"
+  > {
   state: ExecutionState | null;
-  output: string | null;
-  error: string | null;
-  created_at: number;
-  started_at: number | null;
-  ended_at: number | null;
 }
 
 /** One query is for all callers that wait at a node. */

@@ -1,6 +1,7 @@
 import type { Instant } from "../../../../kit/clock.ts";
 import { column, type Sql, sql } from "../../../../kit/sql.ts";
 import type { Flush, Seams, SyncSession } from "../../../../store/store.ts";
+import type { RowOf } from "../../../../store/tables/row.ts";
 import { startedDetail } from "../started-detail.ts";
 
 /** Runs of one function that this node's workers can take now. */
@@ -25,27 +26,23 @@ export interface ClaimInput {
 }
 
 /** What a worker needs to start, except the completed steps. */
-export interface ClaimedRow {
+export interface ClaimedRow
+  extends RowOf<
+    "runs",
+    `environment_id, function_id, function_version, execution_seq, attempt, max_attempts, actor_id,
+  event_id, event_name`
+  > {
   /** Place of the lane in the input, from 1, and of the slot in the lane, from 1. */
   lane: number;
   rank: number;
   run_id: string;
-  environment_id: string;
-  function_id: string;
-  function_version: number;
-  execution_seq: number;
-  attempt: number;
-  max_attempts: number;
   step_count: number;
   /** JSON of the `RunEnding` of a run that is compensating. */
   ending: string | null;
   /** Lines outside of steps that its handler wrote in this attempt; null for none. */
   log_seen: number | null;
   queued_at: number;
-  actor_id: string | null;
-  event_id: string;
   event_position: number;
-  event_name: string;
   event_version: number;
   event_data: string;
   event_metadata: string | null;

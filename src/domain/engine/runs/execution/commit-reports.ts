@@ -1,6 +1,7 @@
 import type { Instant } from "../../../../kit/clock.ts";
 import { type Ctes, column, type Sql, sql } from "../../../../kit/sql.ts";
 import type { Flush, SyncSession } from "../../../../store/store.ts";
+import type { RowOf } from "../../../../store/tables/row.ts";
 import { attributesSet, setAttributes } from "../attributes/attribute-rows.ts";
 import { countFailures, groupColumns } from "../error-groups.ts";
 import { countForAlerts, noteFailedRuns } from "../failure-notes.ts";
@@ -290,23 +291,13 @@ function judge(change: ExecutionChange, row: LockedExecution | undefined): Commi
   return row.state === "leased" ? "done" : "not_running";
 }
 
-interface LockedExecution {
+interface LockedExecution
+  extends RowOf<
+    "executions",
+    `state, execution_seq, lease_hash, attempt, history_count, step_count, started_at, worker_id,
+  seen_position, watched_at, parent_run_id, pause_requested_at, lane_id, function_id, claimed_at`
+  > {
   ord: number;
-  state: string;
-  execution_seq: number;
-  lease_hash: string | null;
-  attempt: number;
-  history_count: number;
-  step_count: number;
-  started_at: number | null;
-  worker_id: string | null;
-  seen_position: number;
-  watched_at: number | null;
-  parent_run_id: string | null;
-  pause_requested_at: number | null;
-  lane_id: string | null;
-  function_id: string;
-  claimed_at: number | null;
 }
 
 /** A report whose fence holds, with the execution it was checked against. */

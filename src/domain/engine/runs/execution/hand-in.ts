@@ -1,19 +1,15 @@
 import type { Instant } from "../../../../kit/clock.ts";
 import { column, sql } from "../../../../kit/sql.ts";
 import type { Session } from "../../../../store/store.ts";
+import type { RowOf } from "../../../../store/tables/row.ts";
 import { storeLateLines } from "../logs/log-rows.ts";
 import { readEnding } from "../rules.ts";
 import { seenBySleep } from "../waits/rank-met.ts";
 import { stepColumns, stepConflict, stepsOfReports, stepTarget } from "./commit-reports.ts";
 import type { ExecutionChange } from "./execution-change.ts";
 
-interface EndedLease {
-  run_id: string;
+interface EndedLease extends RowOf<"executions", "run_id, attempt, step_count, execution_seq, worker_id"> {
   ending: string;
-  attempt: number;
-  step_count: number;
-  execution_seq: number;
-  worker_id: string | null;
 }
 
 /**

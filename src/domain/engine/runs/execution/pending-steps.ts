@@ -1,4 +1,5 @@
 import type { Instant } from "../../../../kit/clock.ts";
+import { columnsOf } from "../../../../kit/columns.ts";
 import { type Ctes, column, type Sql, sql } from "../../../../kit/sql.ts";
 import type { Seams, SyncSession } from "../../../../store/store.ts";
 import { anyPath } from "../../waits/rules.ts";
@@ -18,14 +19,14 @@ const invokeOf = ({ step }: PendingOfReport) => ("functionId" in step.for ? step
 const manyOf = ({ step }: PendingOfReport) => ("conditions" in step.for ? step.for : undefined);
 
 const pendingColumns = (list: readonly PendingOfReport[]) => ({
+  ...columnsOf(
+    list.map(({ step }) => step),
+    {
+      text: "stepId name input onTimeout",
+      bigint: "sequence startedAt timeoutAt",
+    },
+  ),
   report: column.bigint(list.map((p) => p.report)),
-  step_id: column.text(list.map((p) => p.step.stepId)),
-  name: column.text(list.map((p) => p.step.name)),
-  sequence: column.bigint(list.map((p) => p.step.sequence)),
-  started_at: column.bigint(list.map((p) => p.step.startedAt)),
-  timeout_at: column.bigint(list.map((p) => p.step.timeoutAt)),
-  input: column.text(list.map((p) => p.step.input)),
-  on_timeout: column.text(list.map((p) => p.step.onTimeout)),
   told: column.bigint(list.map((p) => (p.step.takesFailedSteps ? 1 : null))),
   kind: column.text(list.map((p) => p.step.for.kind)),
   event_name: column.text(list.map((p) => eventOf(p)?.name ?? namesOf(p) ?? null)),
@@ -49,10 +50,8 @@ const conditionColumns = (list: readonly PendingOfReport[]) => {
     })),
   );
   return {
-    report: column.bigint(all.map((one) => one.report)),
-    number: column.bigint(all.map((one) => one.number)),
+    ...columnsOf(all, { text: "mode", bigint: "report number" }),
     condition: column.text(all.map((one) => one.name)),
-    mode: column.text(all.map((one) => one.mode)),
     event_name: column.text(all.map(({ event }) => event?.eventName ?? "")),
     match_path: column.text(all.map(({ event }) => event?.match.path ?? anyPath)),
     value_hash: column.text(all.map(({ event }) => event?.match.valueHash ?? "")),
@@ -163,11 +162,7 @@ export function pendingStatements(seams: Seams, list: readonly PlacedStep[], now
   const pending = list.map(({ step }, at) => ({ report: at + 1, step }));
   const source = seams.rowsFrom("a", {
     ...pendingColumns(pending),
-    run_id: column.text(list.map((p) => p.runId)),
-    environment_id: column.text(list.map((p) => p.environmentId)),
-    attempt: column.bigint(list.map((p) => p.attempt)),
-    seen_position: column.bigint(list.map((p) => p.seenPosition)),
-    sequence: column.bigint(list.map((p) => p.sequence)),
+    ...columnsOf(list, { text: "runId environmentId", bigint: "attempt seenPosition sequence" }),
   });
   const conditions = pending.some(manyOf) ? seams.rowsFrom("c", conditionColumns(pending)) : sql.empty;
   const parts = inserts(source, sql.raw("a.sequence"), now, conditions);

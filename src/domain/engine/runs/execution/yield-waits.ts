@@ -2,6 +2,7 @@ import type { Instant } from "../../../../kit/clock.ts";
 import { invalid } from "../../../../kit/fault.ts";
 import { column, sql } from "../../../../kit/sql.ts";
 import type { Session } from "../../../../store/store.ts";
+import type { RowOf } from "../../../../store/tables/row.ts";
 import type { StepStatus } from "../run.ts";
 import { noteSteps } from "../step-moves.ts";
 import { dropStepWaits } from "../waits/drop-waits.ts";
@@ -35,30 +36,15 @@ export type YieldOutcome =
       begun: ExecutionChange[];
     };
 
-interface HeldExecution {
-  run_id: string;
-  environment_id: string;
-  function_id: string;
-  lane_id: string | null;
-  state: string;
-  execution_seq: number;
-  lease_hash: string | null;
-  attempt: number;
-  step_count: number;
-  history_count: number;
-  seen_position: number;
-  pause_requested_at: number | null;
-  claimed_at: Instant | null;
-}
+type HeldExecution = RowOf<
+  "executions",
+  `run_id, environment_id, function_id, lane_id, state, execution_seq, lease_hash, attempt,
+  step_count, history_count, seen_position, pause_requested_at, claimed_at`
+>;
 
-interface KnownStep {
-  step_id: string;
-  type: string;
+interface KnownStep
+  extends RowOf<"steps", "step_id, type, sleep_until, wait_timeout_at, child_run_id, seen_position"> {
   status: StepStatus;
-  sleep_until: Instant | null;
-  wait_timeout_at: Instant | null;
-  child_run_id: string | null;
-  seen_position: number | null;
 }
 
 interface WaitEnd {

@@ -1,6 +1,8 @@
 import type { Instant } from "../../../../kit/clock.ts";
+import { columnsOf } from "../../../../kit/columns.ts";
 import { type Ctes, column, type Sql, sql } from "../../../../kit/sql.ts";
 import type { Seams, Session, Store, SyncSession } from "../../../../store/store.ts";
+import type { RowOf } from "../../../../store/tables/row.ts";
 import type { LogRoom } from "../../logs/rules.ts";
 import type { ExecutionChange } from "../execution/execution-change.ts";
 import type { Fence } from "../run.ts";
@@ -79,11 +81,12 @@ const insertLines = (
       l.lines
     FROM ${seams.rowsFrom("l", {
       ...lineColumns(list),
+      ...columnsOf(
+        list.map(({ row }) => row),
+        { text: "worker_id", bigint: "execution_seq attempt" },
+      ),
       run_id: column.text(list.map(({ change }) => change.runId)),
       environment_id: column.text(list.map(({ change }) => change.environmentId)),
-      execution_seq: column.bigint(list.map(({ row }) => row.execution_seq)),
-      attempt: column.bigint(list.map(({ row }) => row.attempt)),
-      worker_id: column.text(list.map(({ row }) => row.worker_id)),
     })} WHERE true ${conflict}`;
 
 export interface WritingRun extends LogRoom {
@@ -121,13 +124,8 @@ export async function roomsOf(
   );
 }
 
-export interface LogRow {
-  execution_seq: number;
-  place: number;
-  attempt: number;
-  worker_id: string | null;
-  line_count: number;
-  total: number;
+export interface LogRow
+  extends RowOf<"run_logs", "execution_seq, place, attempt, worker_id, line_count, total"> {
   /** JSON text. */
   lines: string;
 }

@@ -1,25 +1,26 @@
 import type { JsonObject, MessageInitShape } from "@bufbuild/protobuf";
 import { Type } from "@sinclair/typebox";
 import type { GetRunLogsResponseSchema } from "../../../../gen/svc/v1/svc_pb.ts";
+import { maybe, shape } from "../../../../kit/described.ts";
 import { timestampOf } from "../../../../kit/wkt.ts";
 import type { WrittenLines } from "./read-logs.ts";
 
 const Line = Type.Object({
-  at: Type.String({ format: "date-time", description: "When it was written, by the clock of its worker." }),
-  level: Type.String({ description: "debug, info, warn or error." }),
-  text: Type.String({ description: "What it says; `***` stands for secrets." }),
+  at: shape.time("When it was written, by the clock of its worker."),
+  level: shape.text("debug, info, warn or error."),
+  text: shape.text("What it says; `***` stands for secrets."),
   fields: Type.Optional(
     Type.Record(Type.String(), Type.Unknown(), { description: "What was given beside the text." }),
   ),
-  step: Type.Optional(Type.String({ description: "Name of the step that wrote it." })),
-  attempt: Type.Integer({ description: "The run's attempt, from 1." }),
-  worker_id: Type.String({ description: "The worker that had the run." }),
+  step: maybe.text("Name of the step that wrote it."),
+  attempt: shape.count("The run's attempt, from 1."),
+  worker_id: shape.text("The worker that had the run."),
 });
 
 export const RunLogsShape = Type.Object({
   lines: Type.Array(Line, { description: "What the handler wrote, oldest first." }),
-  left_out: Type.Integer({ description: "Lines that were written beyond the bounds, and not kept." }),
-  cursor: Type.String({ description: "Where to go on: `after` of the next request." }),
+  left_out: shape.count("Lines that were written beyond the bounds, and not kept."),
+  cursor: shape.text("Where to go on: `after` of the next request."),
 });
 
 export const logsJson = ({ lines, leftOut, cursor }: WrittenLines) => ({

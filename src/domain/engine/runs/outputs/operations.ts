@@ -2,6 +2,7 @@ import { create, fromJson, type JsonValue } from "@bufbuild/protobuf";
 import { ValueSchema } from "@bufbuild/protobuf/wkt";
 import { Type } from "@sinclair/typebox";
 import { type RunOutputFrame, RunOutputFrameSchema, SvcService } from "../../../../gen/svc/v1/svc_pb.ts";
+import { shape } from "../../../../kit/described.ts";
 import { invalid } from "../../../../kit/fault.ts";
 import { type Operation, rpc, rpcStream, stream, unary } from "../../../../kit/operation.ts";
 import { jsonText } from "../../../../kit/payload-json.ts";
@@ -28,10 +29,10 @@ const Written = Type.Object({
 });
 
 const Summary = Type.Object({
-  name: Type.String({ description: "As its handler named it." }),
-  chunks: Type.Integer({ description: "How many were written, with those that are superseded." }),
-  bytes: Type.Integer({ description: "JSON of them." }),
-  tail: Type.String({ description: "The end of what counts, as text: at most 8,192 characters." }),
+  name: shape.text("As its handler named it."),
+  chunks: shape.count("How many were written, with those that are superseded."),
+  bytes: shape.count("JSON of them."),
+  tail: shape.text("The end of what counts, as text: at most 8,192 characters."),
 });
 
 const messageOf = (frame: OutputFrame): RunOutputFrame =>
@@ -147,9 +148,9 @@ export const outputOperations = (
         }),
       ),
     }),
-    output: Type.String({
-      description: "Events `chunk` (`index`, `attempt`, `data`), `superseded` (`index`, `until`) and `end`.",
-    }),
+    output: shape.text(
+      "Events `chunk` (`index`, `attempt`, `data`), `superseded` (`index`, `until`) and `end`.",
+    ),
     rest: {
       route: "GET /api/v1/runs/{id}/outputs/{name}",
       decode({ params, query, headers }) {
@@ -206,10 +207,7 @@ export const outputOperations = (
     output: Type.Object({
       outputs: Type.Array(Summary, { description: "By name: at most 8." }),
     }),
-    rest: {
-      route: "GET /api/v1/runs/{id}/outputs",
-      encode: (list: OutputSummary[]) => ({ status: 200, body: { outputs: list } }),
-    },
+    rest: { route: "GET /api/v1/runs/{id}/outputs", json: (list: OutputSummary[]) => ({ outputs: list }) },
     rpc: rpc(
       SvcService.method.listRunOutputs,
       (m) => ({ id: m.runId }),

@@ -1,6 +1,8 @@
 import type { Instant } from "../../../../kit/clock.ts";
+import { columnsOf } from "../../../../kit/columns.ts";
 import { column, type Sql, sql } from "../../../../kit/sql.ts";
 import type { Session, Store } from "../../../../store/store.ts";
+import type { RowOf } from "../../../../store/tables/row.ts";
 import type { Fence } from "../run.ts";
 import { outputBytesRead, outputChunksRead, outputRowsRead } from "./limits.ts";
 
@@ -33,11 +35,7 @@ export async function lockPlaces(session: Session, drafts: readonly OutputDraft[
   const runIds = column.text(drafts.map(({ runId }) => runId));
   const wanted = rowsFrom("i", {
     run_id: runIds,
-    environment_id: column.text(drafts.map(({ environmentId }) => environmentId)),
-    execution_seq: column.bigint(drafts.map(({ executionSeq }) => executionSeq)),
-    lease_hash: column.text(drafts.map(({ leaseHash }) => leaseHash)),
-    name: column.text(drafts.map(({ name }) => name)),
-    source: column.text(drafts.map(({ source }) => source)),
+    ...columnsOf(drafts, { text: "environmentId leaseHash name source", bigint: "executionSeq" }),
   });
   const held = sql`${wanted} JOIN executions e ON e.run_id = i.run_id AND e.environment_id || '' = i.environment_id
     AND e.execution_seq = i.execution_seq AND e.lease_hash = i.lease_hash ${byKey("e.run_id", runIds)}`;
@@ -69,19 +67,14 @@ export const countedBytes = async (
     FROM run_outputs WHERE run_id = ${runId} AND name = ${name} AND superseded_by IS NULL
       ${without === undefined ? sql.empty : sql`AND COALESCE(step_id, '') <> ${without}`}`))!.bytes;
 
-export interface NewOutput {
+export interface NewOutput extends RowOf<"run_outputs", "name, source, attempt, count, total"> {
   runId: string;
   environmentId: string;
-  name: string;
   /** Index of its first chunk in the output, and among those of its source. */
   first: number;
   sourceFirst: number;
-  source: string;
   /** Null outside of steps. */
   stepId: string | null;
-  attempt: number;
-  count: number;
-  total: number;
   /** JSON of the list. */
   chunks: string;
 }
@@ -92,9 +85,8 @@ export async function supersede(session: Session, outputs: readonly NewOutput[])
   const runIds = column.text(outputs.map(({ runId }) => runId));
   await session.run(sql`UPDATE run_outputs SET superseded_by = v.first FROM ${session.seams.rowsFrom("v", {
     run_id: runIds,
-    name: column.text(outputs.map(({ name }) => name)),
+    ...columnsOf(outputs, { text: "name", bigint: "first" }),
     step_id: column.text(outputs.map(({ stepId }) => stepId ?? "")),
-    first: column.bigint(outputs.map(({ first }) => first)),
   })} WHERE run_outputs.run_id = v.run_id AND run_outputs.name = v.name
     AND COALESCE(run_outputs.step_id, '') = v.step_id AND superseded_by IS NULL
     ${session.seams.byKey("run_outputs.run_id", runIds)}`);
@@ -107,25 +99,13 @@ export const insertOutputs = (session: Session, outputs: readonly NewOutput[], n
     SELECT v.run_id, v.name, v.first, v.environment_id, v.attempt, v.step_id, v.source, v.source_first, v.count, v.total,
       v.chunks, ${sql.bigint(now)}
     FROM ${session.seams.rowsFrom("v", {
-      run_id: column.text(outputs.map(({ runId }) => runId)),
-      name: column.text(outputs.map(({ name }) => name)),
-      first: column.bigint(outputs.map(({ first }) => first)),
-      environment_id: column.text(outputs.map(({ environmentId }) => environmentId)),
-      attempt: column.bigint(outputs.map(({ attempt }) => attempt)),
-      step_id: column.text(outputs.map(({ stepId }) => stepId)),
-      source: column.text(outputs.map(({ source }) => source)),
-      source_first: column.bigint(outputs.map(({ sourceFirst }) => sourceFirst)),
-      count: column.bigint(outputs.map(({ count }) => count)),
-      total: column.bigint(outputs.map(({ total }) => total)),
-      chunks: column.text(outputs.map(({ chunks }) => chunks)),
+      ...columnsOf(outputs, {
+        text: "runId name environmentId stepId source chunks",
+        bigint: "first attempt sourceFirst count total",
+      }),
     })}`);
 
-export interface OutputRow {
-  first: number;
-  source_first: number;
-  attempt: number;
-  count: number;
-  total: number;
+export interface OutputRow extends RowOf<"run_outputs", "first, source_first, attempt, count, total"> {
   /** JSON of the list. */
   chunks: string;
   /** Index of the first chunk that took its place. */
@@ -157,11 +137,7 @@ export function readBehind(store: Store, places: readonly OutputPlace[]): Promis
   return store.all(sql`SELECT i.ord, ${rowFields},
       (SELECT r.status FROM runs r WHERE r.id = i.run_id AND r.environment_id = i.environment_id) AS status
     FROM ${store.seams.rowsFrom("i", {
-      environment_id: column.text(places.map(({ environmentId }) => environmentId)),
-      run_id: column.text(places.map(({ runId }) => runId)),
-      name: column.text(places.map(({ name }) => name)),
-      next: column.bigint(places.map(({ next }) => next)),
-      total: column.bigint(places.map(({ total }) => total)),
+      ...columnsOf(places, { text: "environmentId runId name", bigint: "next total" }),
     })} LEFT JOIN ${{ postgres, libsql: sql`run_outputs o ON ${behind}` }}
     ORDER BY i.ord, o.first`);
 }

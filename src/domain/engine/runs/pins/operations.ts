@@ -1,25 +1,22 @@
 import { type Static, Type } from "@sinclair/typebox";
 import { actionsThatShow, shownFunctions, withoutHiddenInputs } from "../../../../gate/things.ts";
-import { SvcService } from "../../../../gen/svc/v1/svc_pb.ts";
+import { ListDeploymentsResponseSchema, SvcService } from "../../../../gen/svc/v1/svc_pb.ts";
 import { rfc3339 } from "../../../../kit/clock.ts";
+import { maybe, shape } from "../../../../kit/described.ts";
 import { listed, type Operation, rpc, unary } from "../../../../kit/operation.ts";
-import { timestampOf } from "../../../../kit/wkt.ts";
+import { messageOf } from "../../../../kit/wkt.ts";
 import type { Run } from "../run.ts";
 import { toRunMessage } from "../wire.ts";
 import type { Deployment, Pins } from "./pins.ts";
 
-const count = (description: string) => Type.Integer({ description });
-
 export const DeploymentShape = Type.Object({
-  name: Type.String({ description: "The name that its workers say." }),
-  workers: count("Workers of it with a recent heartbeat."),
-  since: Type.Optional(
-    Type.String({ format: "date-time", description: "When the first of these workers registered." }),
-  ),
-  runs: count("Runs that are not over and are pinned to it, counted up to 10,000 a function."),
-  runs_capped: Type.Boolean({ description: "There are more of them." }),
-  held: count("Of these runs, those that are paused with `deployment_gone`."),
-  safe_to_stop: Type.Boolean({ description: "No run is pinned to it: its workers may stop." }),
+  name: shape.text("The name that its workers say."),
+  workers: shape.count("Workers of it with a recent heartbeat."),
+  since: maybe.time("When the first of these workers registered."),
+  runs: shape.count("Runs that are not over and are pinned to it, counted up to 10,000 a function."),
+  runs_capped: shape.flag("There are more of them."),
+  held: shape.count("Of these runs, those that are paused with `deployment_gone`."),
+  safe_to_stop: shape.flag("No run is pinned to it: its workers may stop."),
   function_ids: Type.Array(Type.String(), { description: "The functions that these workers serve." }),
 });
 
@@ -27,11 +24,6 @@ const deploymentJson = (one: Deployment): Static<typeof DeploymentShape> => ({
   ...{ name: one.name, workers: one.workers, runs: one.runs, runs_capped: one.runsCapped, held: one.held },
   ...(one.since !== null && { since: rfc3339(one.since) }),
   ...{ safe_to_stop: one.runs === 0, function_ids: one.functionIds },
-});
-
-const toDeploymentMessage = ({ since, runs, held, ...rest }: Deployment) => ({
-  ...{ ...rest, runs: BigInt(runs), held: BigInt(held), safeToStop: runs === 0 },
-  ...(since !== null && { since: timestampOf(since) }),
 });
 
 export const pinOperations = (pins: Pins): Operation[] => [
@@ -49,12 +41,13 @@ export const pinOperations = (pins: Pins): Operation[] => [
     }),
     rest: {
       route: "GET /api/v1/deployments",
-      encode: (list: Deployment[]) => ({ status: 200, body: { deployments: list.map(deploymentJson) } }),
+      json: (list: Deployment[]) => ({ deployments: list.map(deploymentJson) }),
     },
     rpc: rpc(
       SvcService.method.listDeployments,
       () => ({}),
-      (list: Deployment[]) => ({ deployments: list.map(toDeploymentMessage) }),
+      (list: Deployment[]) =>
+        messageOf(ListDeploymentsResponseSchema)({ deployments: list.map(deploymentJson) }),
     ),
     lists: listed(({ name }: Deployment) => [name]),
     async handle(_input, call) {

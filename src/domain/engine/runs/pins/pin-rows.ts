@@ -1,4 +1,5 @@
 import type { Instant } from "../../../../kit/clock.ts";
+import { columnsOf } from "../../../../kit/columns.ts";
 import { countCap } from "../../../../kit/limits.ts";
 import { column, type Sql, sql } from "../../../../kit/sql.ts";
 import { storedJson } from "../../../../kit/stored-json.ts";
@@ -48,9 +49,8 @@ export async function countPinned(
         SELECT 1 FROM executions e WHERE e.environment_id = ${environmentId} AND e.function_id = v.function_id
           AND e.pinned_to = v.pinned_to AND e.state = v.state LIMIT ${countCap}) counted) AS count
     FROM ${store.seams.rowsFrom("v", {
-      function_id: column.text(places.map((place) => place.functionId)),
+      ...columnsOf(places, { text: "functionId state" }),
       pinned_to: column.text(places.map((place) => place.deployment)),
-      state: column.text(places.map((place) => place.state)),
     })}`);
 }
 
@@ -144,10 +144,8 @@ async function note(session: Session, rows: readonly NotedMove[], now: Instant):
     SELECT run_id, sequence, environment_id, type, ${sql.bigint(now)}, detail FROM ${session.seams.rowsFrom(
       "v",
       {
-        run_id: column.text(rows.map((row) => row.run_id)),
+        ...columnsOf(rows, { text: "run_id environment_id type" }),
         sequence: column.bigint(rows.map((row) => row.history_count)),
-        environment_id: column.text(rows.map((row) => row.environment_id)),
-        type: column.text(rows.map((row) => row.type)),
         detail: column.text(rows.map((row) => JSON.stringify(row.detail))),
       },
     )}`);

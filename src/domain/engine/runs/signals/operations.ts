@@ -3,6 +3,7 @@ import { ValueSchema } from "@bufbuild/protobuf/wkt";
 import { Type } from "@sinclair/typebox";
 import { type ListRunSignalsResponseSchema, SvcService } from "../../../../gen/svc/v1/svc_pb.ts";
 import { rfc3339 } from "../../../../kit/clock.ts";
+import { maybe, shape } from "../../../../kit/described.ts";
 import { keyOf } from "../../../../kit/idempotency-key.ts";
 import { type Operation, rpc, unary } from "../../../../kit/operation.ts";
 import { jsonText } from "../../../../kit/payload-json.ts";
@@ -14,24 +15,21 @@ import type { SignalRow } from "./signal-rows.ts";
 import type { SignalBox, SignalState, SignalsPage } from "./signals.ts";
 
 const id = Type.String({ minLength: 1, maxLength: 200, description: "Id of the run (`run_…`)." });
-const time = (description: string) => Type.String({ format: "date-time", description });
 
 const Signal = Type.Object({
-  number: Type.Integer({ description: "Counts the run's signals from 1, in the order in which they came." }),
-  name: Type.String({ description: "What a step waits for." }),
-  state: Type.String({
-    description: "`taken` by a step, or `kept` for the next one that waits for the name.",
-  }),
+  number: shape.count("Counts the run's signals from 1, in the order in which they came."),
+  name: shape.text("What a step waits for."),
+  state: shape.text("`taken` by a step, or `kept` for the next one that waits for the name."),
   data: Type.Optional(
     Type.Unknown({
       description:
         "Of one that is kept, if it has at most 4,096 characters; afterwards the step has it as its output.",
     }),
   ),
-  sent_by: Type.String({ description: "Id of the key or user that sent it." }),
-  sent_at: time("When it came."),
-  taken_at: Type.Optional(time("When a step took it.")),
-  step_id: Type.Optional(Type.String({ description: "The id that the SDK made for the step that took it." })),
+  sent_by: shape.text("Id of the key or user that sent it."),
+  sent_at: shape.time("When it came."),
+  taken_at: maybe.time("When a step took it."),
+  step_id: maybe.text("The id that the SDK made for the step that took it."),
 });
 
 const stateOf = ({ taken_at }: SignalRow): SignalState => (taken_at === null ? "kept" : "taken");
@@ -91,7 +89,7 @@ export const signalOperations = (signals: SignalBox): Operation[] => [
     reads: true,
     input: Type.Object({
       id,
-      limit: Type.Optional(Type.Integer({ description: "At most so many, 20 when left out; at most 200." })),
+      limit: maybe.count("At most so many, 20 when left out; at most 200."),
       before: Type.Optional(
         Type.Integer({
           ...{ minimum: 1, maximum: Number.MAX_SAFE_INTEGER },
@@ -101,14 +99,15 @@ export const signalOperations = (signals: SignalBox): Operation[] => [
     }),
     output: Type.Object({
       signals: Type.Array(Signal, { description: "What was sent to the run, newest first." }),
-      kept: Type.Integer({ description: "How many of the run's signals no step has taken." }),
-      has_more: Type.Boolean({ description: "There are older ones." }),
+      kept: shape.count("How many of the run's signals no step has taken."),
+      has_more: shape.flag("There are older ones."),
     }),
     rest: {
       route: "GET /api/v1/runs/{id}/signals",
-      encode: ({ signals: list, kept, hasMore }: SignalsPage) => ({
-        status: 200,
-        body: { signals: list.map(signalJson), kept, has_more: hasMore },
+      json: ({ signals: list, kept, hasMore }: SignalsPage) => ({
+        signals: list.map(signalJson),
+        kept,
+        has_more: hasMore,
       }),
     },
     rpc: rpc(

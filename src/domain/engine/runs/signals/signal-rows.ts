@@ -1,6 +1,8 @@
 import type { Instant } from "../../../../kit/clock.ts";
+import { countOf } from "../../../../kit/count-of.ts";
 import { sql } from "../../../../kit/sql.ts";
 import type { Session, Store } from "../../../../store/store.ts";
+import type { RowOf } from "../../../../store/tables/row.ts";
 import type { WaitingRow } from "../waits/resolve-steps.ts";
 import { signalCharsShown } from "./limits.ts";
 
@@ -33,10 +35,8 @@ export const sentBefore = (
 ): Promise<{ taken_at: Instant | null } | undefined> =>
   session.one(sql`SELECT taken_at FROM run_signals WHERE run_id = ${runId} AND idempotency_key = ${key}`);
 
-export const countKept = async (reader: Pick<Session, "one">, runId: string): Promise<number> =>
-  (await reader.one<{ count: number }>(
-    sql`SELECT count(*) AS count FROM run_signals WHERE run_id = ${runId} AND taken_at IS NULL`,
-  ))!.count;
+export const countKept = (reader: Pick<Session, "one">, runId: string): Promise<number> =>
+  countOf(reader, sql`FROM run_signals WHERE run_id = ${runId} AND taken_at IS NULL`);
 
 export interface NewSignal {
   runId: string;
@@ -60,15 +60,10 @@ export async function insertSignal(session: Session, signal: NewSignal, now: Ins
   return sequence;
 }
 
-export interface SignalRow {
-  sequence: number;
-  name: string;
+export interface SignalRow
+  extends RowOf<"run_signals", "sequence, name, sent_by, sent_at, taken_at, taken_by"> {
   /** Null of one that is taken, or too long to be shown. */
   data: string | null;
-  sent_by: string;
-  sent_at: Instant;
-  taken_at: Instant | null;
-  taken_by: string | null;
 }
 
 /** Newest first, one more than `limit` where there are more. */

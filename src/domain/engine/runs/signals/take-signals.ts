@@ -1,4 +1,5 @@
 import type { Instant } from "../../../../kit/clock.ts";
+import { columnsOf } from "../../../../kit/columns.ts";
 import { column, sql } from "../../../../kit/sql.ts";
 import type { Session } from "../../../../store/store.ts";
 import { signalPlace } from "../../waits/rules.ts";
@@ -54,8 +55,7 @@ export async function takeSignals(
     data: string;
   }>(sql`SELECT v.ord, g.sequence, g.data
     FROM ${rowsFrom("v", {
-      run_id: column.text(open.map((wait) => wait.run_id)),
-      name: column.text(open.map((wait) => wait.name)),
+      ...columnsOf(open, { text: "run_id name" }),
       place: column.bigint(places),
     })} JOIN (SELECT k.run_id, k.name, k.sequence,
           row_number() OVER (PARTITION BY k.run_id, k.name ORDER BY k.sequence) AS place
@@ -71,8 +71,7 @@ export async function takeSignals(
   const run_id = column.text(taken.map(({ row }) => row.run_id));
   const list = rowsFrom("v", {
     run_id,
-    sequence: column.bigint(taken.map(({ sequence }) => sequence)),
-    step_id: column.text(taken.map(({ stepId }) => stepId)),
+    ...columnsOf(taken, { text: "stepId", bigint: "sequence" }),
   });
   // The step has the data from here on.
   await session.run(sql`UPDATE run_signals SET taken_at = ${sql.bigint(now)}, taken_by = v.step_id, data = NULL

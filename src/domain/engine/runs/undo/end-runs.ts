@@ -1,6 +1,8 @@
 import type { Instant } from "../../../../kit/clock.ts";
+import { columnsOf } from "../../../../kit/columns.ts";
 import { column, sql } from "../../../../kit/sql.ts";
 import type { Session } from "../../../../store/store.ts";
+import type { RowOf } from "../../../../store/tables/row.ts";
 import type { NewErrorGroup } from "../../errors/rules.ts";
 import { countFailures, groupColumns, groupsOf } from "../error-groups.ts";
 import { countForAlerts, noteFailedRuns } from "../failure-notes.ts";
@@ -16,13 +18,9 @@ export interface Undoing {
 
 const none: Undoing = { runIds: new Set(), lanes: [] };
 
-interface EndingExecution extends EndingRow {
-  run_id: string;
-  environment_id: string;
-  function_id: string;
-  lane_id: string | null;
-  history_count: number;
-}
+interface EndingExecution
+  extends EndingRow,
+    RowOf<"executions", "run_id, environment_id, function_id, lane_id, history_count"> {}
 
 /**
  * Ends runs without a report of their worker. Those that are to be undone first are handed to a worker once
@@ -127,9 +125,8 @@ async function close(session: Session, list: readonly OverRun[], now: Instant): 
       worker_id = e.worker_id, started_at = e.started_at, execution_seq = e.execution_seq, lease_hash = e.lease_hash
     FROM ${rowsFrom("v", {
       run_id: ids,
-      status: column.text(ends.map((end) => end.status)),
+      ...columnsOf(ends, { text: "status cause" }),
       error: column.text(ends.map((end) => end.error && JSON.stringify(end.error))),
-      cause: column.text(ends.map((end) => end.cause)),
       undo_failed: column.bigint(list.map(({ undoFailed }) => undoFailed)),
       ...(groups && { error_group: column.text(ends.map(({ runId }) => groups.get(runId)?.id ?? null)) }),
     })} ${held} WHERE runs.id = v.run_id ${byKey("runs.id", ids)}`);
@@ -178,8 +175,7 @@ async function countEnds(
   );
   const failures = {
     ...groupColumns(held.map((row) => ({ errorGroup: groups.get(row.run_id)! }))),
-    run_id: column.text(held.map((row) => row.run_id)),
-    environment_id: column.text(held.map((row) => row.environment_id)),
+    ...columnsOf(held, { text: "run_id environment_id" }),
   };
   for (const note of [countFailures, countForAlerts, noteFailedRuns])
     await session.run(note(rowsFrom("v", failures), now));

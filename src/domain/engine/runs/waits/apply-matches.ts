@@ -1,4 +1,5 @@
 import type { Instant } from "../../../../kit/clock.ts";
+import { columnsOf } from "../../../../kit/columns.ts";
 import { column, sql } from "../../../../kit/sql.ts";
 import type { Session } from "../../../../store/store.ts";
 import type { QueueHint } from "../run.ts";
@@ -142,10 +143,7 @@ async function applyMatched(session: Session, found: readonly MatchedWait[], now
 
 const rowsOf = (session: Session, waits: readonly WaitRow[]) =>
   session.seams.rowsFrom("v", {
-    run_id: column.text(waits.map((w) => w.run_id)),
-    kind: column.text(waits.map((w) => w.kind)),
-    step_id: column.text(waits.map((w) => w.step_id)),
-    from_position: column.bigint(waits.map((w) => w.from_position)),
+    ...columnsOf(waits, { text: "run_id kind step_id", bigint: "from_position" }),
     fresh_at: column.bigint(waits.map((w) => w.fresh_at ?? 0)),
   });
 

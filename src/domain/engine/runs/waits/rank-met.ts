@@ -1,4 +1,5 @@
 import type { Instant } from "../../../../kit/clock.ts";
+import { columnsOf } from "../../../../kit/columns.ts";
 import { column, sql } from "../../../../kit/sql.ts";
 import { unranked } from "../../../../kit/step-id.ts";
 import type { Session } from "../../../../store/store.ts";
@@ -55,8 +56,7 @@ export async function rankMet(session: Session, met: readonly MetStep[]): Promis
   await session.run(
     sql`UPDATE steps SET sequence = v.sequence FROM ${rowsFrom("v", {
       run_id,
-      step_id: column.text(ranked.map((step) => step.step_id)),
-      sequence: column.bigint(ranked.map((step) => step.sequence)),
+      ...columnsOf(ranked, { text: "step_id", bigint: "sequence" }),
     })} WHERE steps.run_id = v.run_id AND steps.step_id = v.step_id ${byKey("steps.run_id", run_id)}`,
   );
   const ids = column.text(executions.map((one) => one.run_id));

@@ -1,18 +1,15 @@
 import type { Instant } from "../../../../kit/clock.ts";
+import { columnsOf } from "../../../../kit/columns.ts";
 import { column, sql } from "../../../../kit/sql.ts";
 import type { Session } from "../../../../store/store.ts";
+import type { RowOf } from "../../../../store/tables/row.ts";
 import type { QueueHint } from "../run.ts";
 import { noteSteps, tookUntil } from "../step-moves.ts";
 import { countedRanks } from "./rank-met.ts";
 
 /** An execution under its row's lock, with the step that it waits at. */
-export interface WaitingRow {
-  run_id: string;
-  environment_id: string;
-  function_id: string;
-  state: string;
-  waiting_step_id: string | null;
-  history_count: number;
+export interface WaitingRow
+  extends RowOf<"executions", "run_id, environment_id, function_id, state, waiting_step_id, history_count"> {
   /** For a run with several waits: others that are met within that time are handed over with it. */
   gather_ms: number | null;
 }
@@ -93,11 +90,9 @@ export async function resolveSteps(
     FROM ${rowsFrom("v", {
       run_id,
       seen_position,
+      ...columnsOf(list, { text: "stepId status error" }),
       sequence: column.bigint(list.map((r) => (isOneOfSeveral(r) ? rankOf(r.row.run_id) : null))),
-      step_id: column.text(list.map((r) => r.stepId)),
-      status: column.text(list.map((r) => r.status)),
       place: column.bigint(list.map((r) => r.output)),
-      error: column.text(list.map((r) => r.error)),
     })} LEFT JOIN ${rowsFrom("o", { output: column.text(texts) })} ON o.ord = v.place
     WHERE steps.run_id = v.run_id AND steps.step_id = v.step_id AND steps.status = 'waiting'
       ${byKey("steps.run_id", run_id)}`);

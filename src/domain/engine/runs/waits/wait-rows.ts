@@ -1,24 +1,22 @@
-import { column, sql } from "../../../../kit/sql.ts";
+import { columnsOf } from "../../../../kit/columns.ts";
+import { sql } from "../../../../kit/sql.ts";
 import type { StoredEvent } from "../../../../kit/stored-event.ts";
 import type { Store } from "../../../../store/store.ts";
+import type { RowOf } from "../../../../store/tables/row.ts";
 import { celPath } from "../../waits/rules.ts";
 import { matcherBytesMax, matcherMovesMax } from "../limits.ts";
 
 /** Queries of the matcher; its writes are in apply-matches.ts. */
 
-export interface WaitRow {
-  run_id: string;
+export interface WaitRow
+  extends RowOf<
+    "waits",
+    `run_id, step_id, event_name, match_path, value_hash, expression, from_position, fresh_at,
+  condition`
+  > {
   kind: "wait" | "cancel";
-  step_id: string;
-  event_name: string;
-  match_path: string;
-  value_hash: string;
-  expression: string | null;
-  from_position: number;
-  fresh_at: number | null;
   /** Of one of several conditions of a step: the step, the condition's name, and how many must be met. */
   of_step: string | null;
-  condition: string | null;
   mode: "any" | "all" | null;
 }
 
@@ -179,10 +177,7 @@ export function probeWaits(
   probes: readonly Probe[],
 ): Promise<(WaitRow & { probe: number })[]> {
   const from = store.seams.rowsFrom("p", {
-    event_name: column.text(probes.map((p) => p.eventName)),
-    path: column.text(probes.map((p) => p.path)),
-    value_hash: column.text(probes.map((p) => p.valueHash)),
-    position: column.bigint(probes.map((p) => p.position)),
+    ...columnsOf(probes, { text: "eventName path valueHash", bigint: "position" }),
   });
   const condition = sql`w.environment_id = ${environmentId} AND w.event_name = p.event_name AND w.match_path = p.path
     AND w.value_hash = p.value_hash AND w.fresh_at IS NULL AND w.from_position < p.position

@@ -10,6 +10,7 @@ import {
 } from "../../../../kit/round-robin.ts";
 import { column, sql } from "../../../../kit/sql.ts";
 import type { Session, Store } from "../../../../store/store.ts";
+import type { RowOf } from "../../../../store/tables/row.ts";
 import { neverWakesAt } from "../execution/commit-reports.ts";
 import { areLeasesOf, type Silence } from "../execution/leases.ts";
 import { refusedLast } from "../execution/refusal.ts";
@@ -26,21 +27,13 @@ import { sliceOfWakes, type WakeQueue } from "./wake-queues.ts";
 
 export type { QueueHint };
 
-interface DueExecution {
-  run_id: string;
-  environment_id: string;
-  function_id: string;
-  lane_id: string | null;
+interface DueExecution
+  extends RowOf<
+    "executions",
+    `run_id, environment_id, function_id, lane_id, pause_requested_at, execution_seq, attempt,
+  history_count, lost_count, wake_at, worker_id, waiting_step_id, gather_ms`
+  > {
   state: "leased" | "sleeping" | "retrying" | "waiting" | "invoking" | "resuming" | "stranded";
-  pause_requested_at: number | null;
-  execution_seq: number;
-  attempt: number;
-  history_count: number;
-  lost_count: number;
-  wake_at: number;
-  worker_id: string | null;
-  waiting_step_id: string | null;
-  gather_ms: number | null;
   /** Number of the turn, in a slice by turns. */
   turn: number;
 }

@@ -1,6 +1,7 @@
 import type { Instant } from "../../../../kit/clock.ts";
+import { columnsOf } from "../../../../kit/columns.ts";
 import { type Slice, sliceOf, type WorkScope } from "../../../../kit/round-robin.ts";
-import { column, type Sql, sql } from "../../../../kit/sql.ts";
+import { type Sql, sql } from "../../../../kit/sql.ts";
 import type { Session, Store } from "../../../../store/store.ts";
 
 /** Executions of one function in one state: an index holds them in the order of `wake_at`. */
@@ -31,9 +32,7 @@ export const sliceOfWakes = (
     },
     slice,
     (places) => ({
-      environment_id: column.text(places.map(({ environmentId }) => environmentId)),
-      function_id: column.text(places.map(({ functionId }) => functionId)),
-      state: column.text(places.map(({ state }) => state)),
+      ...columnsOf(places, { text: "environmentId functionId state" }),
     }),
   );
 

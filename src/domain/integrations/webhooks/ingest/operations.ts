@@ -54,7 +54,7 @@ export const ingestOperations = ({ ingest }: Webhooks): Operation[] => [
         if (!(body instanceof Uint8Array)) throw invalid("body", "must not be empty");
         return { id: params.id, query: query.toString(), headers: headersOf(headers), body };
       },
-      encode: (received) => ({ status: 200, body: receivedJson(received) }),
+      json: receivedJson,
     },
     special: {
       admits: ({ params, query }) => ingest.admit(params.id ?? "", tokenIn(query)),

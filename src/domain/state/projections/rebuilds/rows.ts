@@ -1,6 +1,7 @@
 import type { Instant } from "../../../../kit/clock.ts";
 import { sql } from "../../../../kit/sql.ts";
 import type { Session } from "../../../../store/store.ts";
+import type { RowOf } from "../../../../store/tables/row.ts";
 import { type GenerationKey, type ProjectionKey, type SessionReads, whereProjection } from "../rows.ts";
 
 export const strategies = ["in_place", "side_by_side"] as const;
@@ -8,22 +9,17 @@ export type RebuildStrategy = (typeof strategies)[number];
 export type RebuildStatus = "running" | "completed" | "cancelled" | "failed";
 
 /** The last rebuild of a projection. */
-export interface RebuildRow extends ProjectionKey {
-  id: string;
+export interface RebuildRow
+  extends ProjectionKey,
+    RowOf<
+      "projection_rebuilds",
+      `id, partition_key, from_event_id, to_event_id, start_position, target, processed_count,
+  total_count, started_at, ended_at, error`
+    > {
   strategy: RebuildStrategy;
   status: RebuildStatus;
   /** The one that it folds. */
   generation: number;
-  partition_key: string | null;
-  from_event_id: string | null;
-  to_event_id: string | null;
-  start_position: number;
-  target: number;
-  processed_count: number;
-  total_count: number;
-  started_at: Instant;
-  ended_at: Instant | null;
-  error: string | null;
 }
 
 const columns = sql.raw(`environment_id, name, id, strategy, status, generation, partition_key, from_event_id,

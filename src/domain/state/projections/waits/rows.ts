@@ -1,3 +1,4 @@
+import { columnsOf } from "../../../../kit/columns.ts";
 import { column, sql } from "../../../../kit/sql.ts";
 import type { Store } from "../../../../store/store.ts";
 import type { ProjectionKey } from "../rows.ts";
@@ -51,8 +52,7 @@ export async function progressOf(
         (SELECT count(*) FROM projection_generations b WHERE b.environment_id = p.environment_id
           AND b.name = p.name AND b.generation > p.generation AND b.dropped_at IS NULL) AS building
       FROM ${store.seams.rowsFrom("i", {
-        environment_id: column.text(targets.map((one) => one.environment_id)),
-        name: column.text(targets.map((one) => one.name)),
+        ...columnsOf(targets, { text: "environment_id name" }),
         partition_key: column.text(targets.map((one) => one.partition ?? noPartition)),
       })}
         CROSS JOIN projections p
