@@ -11,9 +11,17 @@ type Holding<Row, Value> = {
 type FieldsNamed<Row, Value, Text extends string> = Text &
   (Words<Text> extends Holding<Row, Value> ? unknown : never);
 
-type ColumnCell = string | number | null | undefined;
+/** The texts stand in the code, so there are few: each is read once. */
+const fieldsRead = new Map<string, readonly (readonly [field: string, column: string])[]>();
 
-const cellsOf = (row: object) => row as Record<string, ColumnCell>;
+function fieldsIn(text: string) {
+  let fields = fieldsRead.get(text);
+  if (!fields) {
+    fields = text.split(" ").map((field) => [field, snakeCase(field)]);
+    fieldsRead.set(text, fields);
+  }
+  return fields;
+}
 
 /**
  * Columns of a list for `rowsFrom`, by the names of its fields, apart by a space: `runId` makes `run_id`.
@@ -21,13 +29,14 @@ const cellsOf = (row: object) => row as Record<string, ColumnCell>;
  */
 export function columnsOf<Row extends object, Text extends string = never, Big extends string = never>(
   list: readonly Row[],
-  names: { text?: FieldsNamed<Row, string, Text>; bigint?: FieldsNamed<Row, number, Big> },
+  { text, bigint }: { text?: FieldsNamed<Row, string, Text>; bigint?: FieldsNamed<Row, number, Big> },
 ): Record<string, SqlArray> {
   const columns: Record<string, SqlArray> = {};
-  const cells = (name: string) => list.map((row) => cellsOf(row)[name] ?? null);
-  for (const name of names.text?.split(" ") ?? [])
-    columns[snakeCase(name)] = column.text(cells(name) as (string | null)[]);
-  for (const name of names.bigint?.split(" ") ?? [])
-    columns[snakeCase(name)] = column.bigint(cells(name) as (number | null)[]);
+  const cells = <Cell>(field: string) =>
+    list.map((row) => (row as Record<string, Cell | undefined>)[field] ?? null);
+  if (text !== undefined)
+    for (const [field, name] of fieldsIn(text)) columns[name] = column.text(cells<string>(field));
+  if (bigint !== undefined)
+    for (const [field, name] of fieldsIn(bigint)) columns[name] = column.bigint(cells<number>(field));
   return columns;
 }
