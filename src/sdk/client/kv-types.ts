@@ -62,7 +62,7 @@ export interface KvWatchOptions {
   /** Tells what changed after this revision, instead of the values that there are. */
   after?: number;
   /**
-   * When the connection was lost for so long that deletions since are forgotten, or the bucket was made anew:
+   * What a watch does that cannot tell all changes, as deletions are forgotten or the bucket was made anew:
    * `fail` (default) throws `failed_precondition`, `begin` tells all values again.
    */
   onGap?: "fail" | "begin";

@@ -168,7 +168,10 @@ const deletionsIn = ({ store, clock, log, deleteRuns }: ErasureDeps) => {
     return gone;
   }
 
-  /** Deletes the ended runs of a slice that nobody waits for. Calls take turns, and share the pace. */
+  /**
+   * Deletes the ended runs of a slice. A run that another one waits for stays. Deletions of all callers take
+   * turns, and share the pace.
+   */
   const deleteSome = (environmentId: string, runIds: readonly string[]): Promise<number> =>
     slices("", async () => {
       await size.rest();
