@@ -45,9 +45,11 @@ function started(command: string[], folder: string, env: Record<string, string> 
   const child = Bun.spawn(command, {
     ...{ cwd: folder, env: { ...process.env, ...env } },
     ...{ stdin: "ignore", stdout: Bun.file(join(folder, "said.log")), stderr: "ignore" },
+    // A group of its own: what npm installs as a program starts the server as its child.
+    detached: true,
   });
   undo.push(async () => {
-    child.kill("SIGKILL");
+    process.kill(-child.pid, "SIGKILL");
     await child.exited;
   });
 }
