@@ -220,7 +220,7 @@ export async function raceMatrix(options: RaceOptions): Promise<AttackResult> {
 }
 
 /** What CI has the time for, an engine. */
-const shortAttempts = isNight ? 32 : 20;
+const shortAttempts = isNight ? 32 : 12;
 
 export const suite: AttackSuite = {
   name: "races",

@@ -14,7 +14,7 @@ import { until } from "../support/until.ts";
 import { concurrently, type Tenant, tenantsIn } from "./load.ts";
 
 const environments = 20;
-const functionsEach = isNight ? 50 : 12;
+const functionsEach = isNight ? 50 : 6;
 
 /** A bus's address, and what happens to the bus once the nodes are up. */
 const buses: { bus: string; open(): Promise<{ url?: string; stop?(): Promise<void> }> }[] = [

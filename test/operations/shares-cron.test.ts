@@ -1,7 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { sql } from "../../src/kit/sql.ts";
 import { whileLived } from "../support/lived.ts";
-import { isNight } from "../support/night.ts";
 import { plant } from "../support/plant.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
 import { until } from "../support/until.ts";
@@ -11,10 +10,7 @@ interface Ledger {
   missed: number;
 }
 
-/** Both at night. */
-const enginesAsked = engines.filter((engine) => isNight || engine === "libsql");
-
-describe.each(enginesAsked)("cron of many tenants on %s", (engine) => {
+describe.each(engines)("cron of many tenants on %s", (engine) => {
   let server: TestServer;
   let other: string;
   let otherKey: string;

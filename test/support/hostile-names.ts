@@ -149,7 +149,7 @@ interface Walk {
 }
 
 /** Texts that each place is tried with by day. */
-const textsByDay = 5;
+const textsByDay = 3;
 
 /** Puts each text into each place of each operation that changes something, or of each that does not. */
 export async function walk({ server, headers, sample, texts, skips, reads = false }: Walk): Promise<Sent[]> {

@@ -154,9 +154,9 @@ function shown(answer: Shown, sent: string): string {
 }
 
 /** Ids that each way is tried with by the first visitor, and by each other one. */
-const idsByDay = { first: 6, others: 2 };
+const idsByDay = { first: 3, others: 1 };
 /** Ids of the victim's at each place beside own ones, and own ids that stand beside each. */
-const besideByDay = { theirs: 6, own: 1 };
+const besideByDay = { theirs: 3, own: 1 };
 /** What tests plant is for every visitor to find, with every id. */
 const isPlanted = (way: Way) => way.operation.name.startsWith("test.");
 

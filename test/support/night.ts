@@ -82,23 +82,27 @@ export const leftToNight: readonly Left[] = [
     files: ["behind", "live", "runs", "shell", "steering"].map((name) => `dashboard/${name}`),
   },
   {
-    why: "every write of the pages by keys, and by the mouse: every second scene by the mouse by day",
+    why: "every write of the pages by keys, and by the mouse: every third scene by the mouse by day",
     files: ["access", "connections", "data", "functions", "platform", "runs"].map(
       (name) => `dashboard/actions-${name}`,
     ),
   },
   {
-    why: "the scenes of all pages by keys, and at three nodes: every second by the mouse on PostgreSQL by day",
+    why: "the scenes of all pages by keys, and at three nodes: every third by the mouse on PostgreSQL by day",
     engine: "libsql",
     files: ["dashboard/pages"],
   },
   {
-    why: "the scenes of all pages at three nodes: every second at one by day",
+    why: "the scenes of all pages at three nodes: every third at one by day",
     files: ["cluster/pages"],
   },
   {
     why: "plans beneath statistics of another table and a held snapshot: by day beneath what was counted and nothing at all",
     files: ["hot-plans-counted", "hot-plans-held", "integrity-plans"].map((name) => `operations/${name}`),
+  },
+  {
+    why: "a bound in milliseconds, alone on the machine, that others ask by day in other numbers",
+    files: ["operations/shares-cron"],
   },
   {
     why: "what needs tools that no user of svc has: a Go toolchain, promtool, three Nodes, HAProxy, generators of clients",

@@ -18,7 +18,7 @@ export interface Batch {
 }
 
 /** A share that takes longer has a process of its own: a crash costs no other, and none waits for it. */
-const longSeconds = 20;
+const longSeconds = 30;
 /** A process loads some 1,300 modules before its first test, so that short files share one. */
 const sharedSeconds = 120;
 const filesMax = 64;
@@ -31,7 +31,7 @@ const loadMax = 1.5;
 /** Times are taken beside other processes: alone each would have computed as much in less time. */
 const crowding = 1.1;
 /** What is told of each is an average: more are begun than would fill the processors. */
-const fullness = 1.1;
+const fullness = 1.2;
 
 export const keyOf = ({ lane, engine, file }: Share): string => [lane, engine ?? "-", file].join(" ");
 
