@@ -23,6 +23,7 @@ import { openReauthorizer } from "../edge/reauthorize.ts";
 import { openSockets, type Sockets, socketOptions } from "../edge/sockets.ts";
 import { missing } from "../kit/fault.ts";
 import type { Operation } from "../kit/operation.ts";
+import { expireEveryMs, keptMs } from "../settings/retention.ts";
 import type { Host, PartShape } from "./part.ts";
 
 /**
@@ -43,6 +44,7 @@ export interface RealtimeNeeds {
 /** Subscriptions and consumer groups: one core, with sockets and streams before it. */
 export function openRealtime(host: Host, { feeds, topicFeeds, tenancy, bury }: RealtimeNeeds) {
   const { store, log, watch, frames } = host;
+  const { events, topics } = keptMs(host.config);
   const past = openPast(store);
   const sources = sourcesOf({ feeds, past, topicFeeds, topicsPast: openTopicsPast(store) });
   const groups = openGroups({
@@ -94,6 +96,12 @@ export function openRealtime(host: Host, { feeds, topicFeeds, tenancy, bury }: R
         about: "Looks in one query for the ends of runs that subscribers here wait for.",
         everyMs: 1_000,
         tick: pubsub.lookOnce,
+      },
+      {
+        name: "pubsub.positions",
+        about: "Tells quiet subscriptions how far they have come, so that retention does not overtake them.",
+        everyMs: Math.min(expireEveryMs(events), expireEveryMs(topics)),
+        tick: pubsub.tellPositions,
       },
       {
         name: "edge.standing",

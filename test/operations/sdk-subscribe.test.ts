@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { sql } from "../../src/kit/sql.ts";
 import { createClient, type Delivery, type SubscriptionNotice, SvcError } from "../../src/sdk/index.ts";
 import { openSubscription } from "../../src/sdk/subscriptions/subscription.ts";
 import { socketWay } from "../../src/sdk/subscriptions/subscription-socket.ts";
@@ -227,6 +228,32 @@ describe.each(engines)("client.subscribe on %s", (engine) => {
         break;
       }
     }, 120_000);
+
+    test("a place moves on while nothing comes, so that retention does not overtake it", async () => {
+      const topic = named("quiet").replace(".", "-");
+      const quiet = proxied().subscribe(`topic:${topic}`, { over });
+      const deliveries = quiet[Symbol.asyncIterator]();
+      await quiet.ready;
+      for (const n of [1, 2, 3]) await direct().publish(`${topic}.others`, { n });
+      const { domain, tick } = server.running;
+      const own = sql`environment_id = ${server.env}`;
+      const { position } = (await domain.store.one<{ position: number }>(
+        sql`SELECT position FROM topic_heads WHERE ${own}`,
+      ))!;
+      const isThere = () => tick("pubsub.positions").then(() => quiet.place?.sequence === `${position}`);
+      await until(isThere, { about: "the position behind what does not match" });
+      await domain.store.write((session) =>
+        session.run(sql`UPDATE topic_heads SET retention_floor = position + 1 WHERE ${own}`),
+      );
+      proxy.cut();
+      await direct().publish(topic, { n: 4 });
+      expect((await deliveries.next()).value).toMatchObject({ data: { n: 4 } });
+      // The reader still has the delivery: what comes after does not say that it was done with.
+      await direct().publish(`${topic}.others`, { n: 5 });
+      await tick("pubsub.positions");
+      expect(quiet.place?.sequence).toBe(`${position}`);
+      quiet.close();
+    }, 60_000);
 
     test("frames of a run, of before and of after a lost connection", async () => {
       const client = proxied();

@@ -179,6 +179,7 @@ describe("a subscription id", () => {
     pattern: parsePattern("a.>"),
     includeMetadata: false,
     topicOnly: false,
+    withPositions: false,
     filter: undefined,
     ordinal: 0,
   };
@@ -189,6 +190,7 @@ describe("a subscription id", () => {
       { pattern: parsePattern("a.*") },
       { includeMetadata: true },
       { topicOnly: true },
+      { withPositions: true },
       { filter: "true" },
       { ordinal: 1 },
     ];
@@ -300,7 +302,7 @@ test("an event frame carries payloads as they were stored", () => {
     pattern: parsePattern("a"),
     filter: undefined,
   };
-  const spec = { id, ...rest, includeMetadata: true, topicOnly: false };
+  const spec = { id, ...rest, includeMetadata: true, topicOnly: false, withPositions: false };
   const delivery = new Delivery({
     topic: 'events:quo"te',
     eventId: "evt_1",

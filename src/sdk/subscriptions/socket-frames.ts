@@ -24,6 +24,7 @@ export function subscribeFrame({ pattern, replay, filter, topicOnly, startAfter,
     // The position to continue from stands in the metadata.
     includeMetadata: true,
     withStart: true,
+    withPositions: true,
     ...(replay && { replay }),
     ...(filter && { filter }),
     ...(topicOnly && { topicOnly }),

@@ -101,6 +101,8 @@ export class SocketLine {
   #onFrame(frame: SocketMessage): void {
     if (frame.type === "event") {
       this.#byId.get(String(frame.subscriptionId))?.to.arrived(arrivedOfFrame(frame));
+    } else if (frame.type === "position") {
+      this.#byId.get(String(frame.subscriptionId))?.to.passed(digits(frame.sequence) ?? 0n);
     } else if (frame.type === "subscription_result") {
       for (const result of frame.results as SubscribeResult[]) this.#onResult(result);
     } else if (frame.type === "subscription_error" && frame.retrying !== true) {

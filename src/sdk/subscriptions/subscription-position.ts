@@ -24,6 +24,8 @@ export class SubscriptionPosition {
   readonly #isOfOneRun: boolean;
   /** Everything up to here has arrived. */
   #cursor: bigint | undefined;
+  /** The delivery that arrived last; undefined once everything was taken. */
+  #newest: bigint | undefined;
   /** Everything up to here was taken by the reader. */
   #taken: bigint | undefined;
   #epoch: bigint | undefined;
@@ -76,17 +78,27 @@ export class SubscriptionPosition {
   arrived(sequence: bigint): boolean {
     if (this.#cursor !== undefined && sequence <= this.#cursor) return false;
     this.#cursor = sequence;
+    this.#newest = sequence;
     return true;
+  }
+
+  /** All that matches has arrived up to here. */
+  passed(sequence: bigint): void {
+    if (!this.isLogged || (this.#cursor !== undefined && sequence <= this.#cursor)) return;
+    this.#cursor = sequence;
+    if (this.#newest === undefined) this.#taken = sequence;
   }
 
   taken(sequence: bigint): void {
     this.#taken = sequence;
+    if (sequence === this.#newest) this.#newest = undefined;
   }
 
   /** Restarts, with the oldest delivery that is kept or with the next one. */
   beginAnew(at: "earliest" | "latest"): void {
     this.#cursor = at === "earliest" ? 0n : undefined;
     this.#epoch = undefined;
+    this.#newest = undefined;
     this.#taken = undefined;
   }
 }

@@ -43,7 +43,7 @@ export const eitherWay = (socket: Way, stream: Way, onlySocket: boolean): Way =>
             stop();
             to.ended(why);
           };
-          stop = stream(ask, { started: () => end(), arrived() {}, ended: end });
+          stop = stream(ask, { started: () => end(), arrived() {}, passed() {}, ended: end });
         }
       },
     });

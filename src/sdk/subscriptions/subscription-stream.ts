@@ -32,6 +32,7 @@ const messageOf = ({ pattern, replay, filter, startAfter, epoch }: Ask) => ({
   options: {
     includeMetadata: true,
     withStart: true,
+    withPositions: true,
     ...(replay && { replay }),
     ...(filter && { filter }),
     ...(startAfter !== undefined && { startAfterSequence: `${startAfter}` }),
@@ -126,7 +127,9 @@ export const streamWay =
       if (stop.signal.aborted) return;
       if (message.topic === undefined || message.topic === "") {
         // Zero is left out on the wire.
-        if (!started) begin(digits(message.sequence) ?? 0n, digits(message.epoch) ?? 0n);
+        const sequence = digits(message.sequence) ?? 0n;
+        if (started) to.passed(sequence);
+        else begin(sequence, digits(message.epoch) ?? 0n);
         return;
       }
       if (!started) begin();

@@ -25,6 +25,8 @@ export interface Asker {
   /** The server has confirmed the attempt, and may say where in the log it begins. */
   started(start: { sequence?: bigint; epoch?: bigint }): void;
   arrived(one: Arrived): void;
+  /** All that matches has arrived up to here. */
+  passed(sequence: bigint): void;
   ended(error: SvcError | undefined): void;
 }
 

@@ -134,6 +134,7 @@ class RunningSubscription<One extends Delivery> {
     const stop = this.#way(this.position.ask(), {
       started: (start) => isMine && this.#confirmed(start),
       arrived: (one) => isMine && this.#arrived(one),
+      passed: (sequence) => isMine && this.position.passed(sequence),
       ended: (error) => {
         if (!isMine) return;
         isMine = false;

@@ -13,6 +13,8 @@ export interface ChannelSpec {
   readonly filter: CelProgram | undefined;
   readonly includeMetadata: boolean;
   readonly topicOnly: boolean;
+  /** Whether its members are told positions while nothing comes. */
+  readonly withPositions: boolean;
 }
 
 /** Where a subscription begins: it gets everything behind this position of the log of this epoch. */
@@ -62,6 +64,8 @@ export interface Channel {
   readonly apart: Set<Member>;
   /** Members at another position than the hub: each gets the deliveries behind its own. */
   readonly late: Map<Member, LateMember>;
+  /** The position that its members were told last. */
+  told: number;
 }
 
 /** How far a member is that is not at its hub's position. */
@@ -110,7 +114,14 @@ export class Channels {
     }
     const found = byId.get(spec.id);
     if (found) return found;
-    const channel: Channel = { spec, broadcast, joined: new Set(), apart: new Set(), late: new Map() };
+    const channel: Channel = {
+      spec,
+      broadcast,
+      joined: new Set(),
+      apart: new Set(),
+      late: new Map(),
+      told: 0,
+    };
     byId.set(spec.id, channel);
     this.#trie.add(spec.pattern.tokens, channel);
     this.#wantFrames(channel, true);

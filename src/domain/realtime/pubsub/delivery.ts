@@ -67,6 +67,11 @@ export class Delivery implements DeliveryFacts {
     if (facts.event) this.event = facts.event;
   }
 
+  /** A position alone: whoever gets it has got all that matched up to there. */
+  get isPosition(): boolean {
+    return this.topic === "";
+  }
+
   /** The same delivery with another attempt. */
   again(attempt: number): Delivery {
     return attempt === this.attempt ? this : new Delivery({ ...this, attempt });
@@ -126,6 +131,13 @@ export function deliveriesOf(event: LoggedEvent): TopicDelivery[] {
   const topic = `entity:${event.entity_type}.${event.entity_id}.${event.name}`;
   return [named, withTokens(new Delivery({ ...facts, topic, data: wholeEvent(event) }))];
 }
+
+/** Among the data, so that nothing that was delivered before comes behind it. */
+export const positionDelivery = (sequence: number, at: Instant): Delivery =>
+  new Delivery({
+    ...{ topic: "", eventId: undefined, data: "null", custom: null },
+    ...{ at, sequence, source: "user" },
+  });
 
 /** A message of a developer topic. */
 export const messageDelivery = ({ id, position, topic, data, metadata, at }: TopicMessage): TopicDelivery =>

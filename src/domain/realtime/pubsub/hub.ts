@@ -8,7 +8,7 @@ import {
   type LateMember,
   type Member,
 } from "./channel.ts";
-import { Delivery, type TopicDelivery } from "./delivery.ts";
+import { Delivery, positionDelivery, type TopicDelivery } from "./delivery.ts";
 import type { Frame, FrameKind, Frames } from "./frames.ts";
 import { frameKindsOf, tokensOf } from "./rules.ts";
 import type { SourceEntry } from "./source.ts";
@@ -46,7 +46,7 @@ const backlogMax = 10_000;
 export interface HubDeps {
   environmentId: string;
   frames: Pick<Frames, "want"> & { announce(kinds: readonly FrameKind[]): Promise<void> };
-  clock: Pick<Clock, "elapsed" | "sleep">;
+  clock: Pick<Clock, "elapsed" | "now" | "sleep">;
   /** Position of the feed: the hub was given every entry up to there. */
   fedTo: () => number;
   failed: (error: unknown) => void;
@@ -114,6 +114,8 @@ export class Hub {
 
   /** The member gets what comes from now on, with the others or apart. */
   join(channel: Channel, member: Member): void {
+    // It may come from far behind what the others were told.
+    channel.told = 0;
     if (member.isApart()) {
       channel.apart.add(member);
       return;
@@ -139,6 +141,17 @@ export class Hub {
   onEntries(entries: readonly SourceEntry[]): void {
     for (const entry of entries) this.#accept(entry);
     this.#joinAllLate();
+  }
+
+  /** Tells members that asked for it how far they have come, if that is further than they were told. */
+  tellPositions(): void {
+    const position = this.position();
+    const delivery = positionDelivery(position, this.#deps.clock.now());
+    for (const channel of this.#channels.all()) {
+      if (!channel.spec.withPositions || channel.told >= position) continue;
+      channel.told = position;
+      deliverToChannel(channel, delivery);
+    }
   }
 
   onFrame({ topic, data, at, sequence }: Frame): void {

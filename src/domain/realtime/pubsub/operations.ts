@@ -19,6 +19,7 @@ const Subscribe = Type.Object({
   consumerGroup: Type.Optional(Type.String()),
   startAfterSequence: Type.Optional(Digits),
   withStart: Type.Optional(Type.Boolean()),
+  withPositions: Type.Optional(Type.Boolean()),
   epoch: Type.Optional(Digits),
 });
 

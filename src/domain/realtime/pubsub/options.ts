@@ -14,6 +14,8 @@ export interface SubscribeInput {
   startAfterSequence?: bigint | undefined;
   /** Whether the first message says where the subscription begins. */
   withStart?: boolean | undefined;
+  /** Whether a quiet subscription is told how far it has come. */
+  withPositions?: boolean | undefined;
   /** The epoch of the log in which `startAfterSequence` was seen. */
   epoch?: bigint | undefined;
 }
@@ -30,6 +32,7 @@ export interface SubscriptionOptions {
   /** The consumer group that the subscription is a member of. */
   group: string | undefined;
   withStart: boolean;
+  withPositions: boolean;
   epoch: bigint | undefined;
 }
 
@@ -59,6 +62,8 @@ export function readSubscriptionOptions(input: SubscribeInput): SubscriptionOpti
     startAfter,
     group: consumerGroup || undefined,
     withStart: input.withStart ?? false,
+    // Of a group the server keeps the place, and frames have none.
+    withPositions: (input.withPositions ?? false) && !consumerGroup && !isOfFrames(pattern),
     epoch: input.epoch,
   };
 }

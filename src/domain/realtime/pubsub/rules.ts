@@ -256,6 +256,7 @@ export interface SubscriptionIdentity {
   pattern: Pattern;
   includeMetadata: boolean;
   topicOnly: boolean;
+  withPositions: boolean;
   filter: string | undefined;
   group?: string | undefined;
   /** How many subscriptions with the same pattern and options the connection had before. */
@@ -266,9 +267,11 @@ export interface SubscriptionIdentity {
  * The same on every connection and node, so that clients find their subscriptions again after a reconnect.
  */
 export function subscriptionIdOf(one: SubscriptionIdentity): string {
-  const { environmentId, pattern, includeMetadata, topicOnly, filter = "", group, ordinal } = one;
+  const { environmentId, pattern, includeMetadata, topicOnly, filter = "", ordinal } = one;
   const facts = [environmentId, pattern.text, includeMetadata, topicOnly, filter, ordinal];
-  const identity = JSON.stringify(group === undefined ? facts : [...facts, group]);
+  const identity = JSON.stringify(
+    [...facts, one.group, one.withPositions || undefined].filter((fact) => fact !== undefined),
+  );
   return `sub_${new Bun.CryptoHasher("sha256").update(identity).digest("hex").slice(0, 26)}`;
 }
 

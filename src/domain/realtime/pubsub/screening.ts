@@ -77,7 +77,7 @@ export function openScreenings(metrics: Metrics): OpenScreening {
     let waiting = 0;
 
     function mayHave(delivery: Delivery): boolean | Promise<boolean> {
-      if (!screen) return true;
+      if (!screen || delivery.isPosition) return true;
       const judged = (refused: Fault | undefined): boolean => {
         if (refused) denied.add(1);
         return refused === undefined;

@@ -79,14 +79,14 @@ export function openPubSub(deps: PubSubDeps) {
      */
     specOf({ environmentId, wanted, ordinal }: SubscribeRequest): ChannelSpec {
       requirePlace(environmentId, wanted);
-      const { pattern, filterText: filter, includeMetadata, topicOnly, group } = wanted;
+      const { pattern, filterText: filter, includeMetadata, topicOnly, group, withPositions } = wanted;
+      const told = { includeMetadata, topicOnly, withPositions };
       return {
-        id: subscriptionIdOf({ environmentId, pattern, filter, includeMetadata, topicOnly, group, ordinal }),
+        id: subscriptionIdOf({ environmentId, pattern, filter, group, ordinal, ...told }),
         environmentId,
         pattern,
         filter: wanted.filter,
-        includeMetadata,
-        topicOnly,
+        ...told,
       };
     },
 
@@ -126,6 +126,8 @@ export function openPubSub(deps: PubSubDeps) {
 
     /** The tick of loop `pubsub.runs`: finds ends of followed runs that no frame told of. */
     lookOnce: () => runs.lookOnce(),
+
+    tellPositions: () => hubs.tellPositions(),
 
     /** Logs with subscribers on this node. */
     size: () => hubs.size,

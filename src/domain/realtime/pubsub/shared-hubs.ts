@@ -41,6 +41,14 @@ export class SharedHubs {
     return this.#hubs.size;
   }
 
+  /** The tick of loop `pubsub.positions`. */
+  async tellPositions(): Promise<void> {
+    for (const { opening } of this.#hubs.values()) {
+      const open = await opening.catch(() => undefined);
+      open?.hub.tellPositions();
+    }
+  }
+
   /** The hub of the channel's log. The caller releases it once. */
   acquire(spec: ChannelSpec): { hub: Promise<Hub>; release: () => void } {
     const hasNoLog = isOfChanges(spec.pattern);

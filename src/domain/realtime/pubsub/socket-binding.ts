@@ -26,6 +26,7 @@ const Options = Type.Object(
       ),
     ),
     withStart: maybe.flag("Whether the answer says where the subscription begins."),
+    withPositions: maybe.flag("Whether a `position` comes now and then while nothing else does."),
     epoch: Type.Optional(
       Position("Of the log in which that was seen; as digits or an integer. Another log is refused."),
     ),
@@ -73,6 +74,7 @@ function subscribeInput({ pattern, options = {} }: Static<typeof Subscription>):
     consumerGroup: options.consumerGroup,
     startAfterSequence: startAfterSequence === undefined ? undefined : BigInt(startAfterSequence),
     withStart: options.withStart,
+    withPositions: options.withPositions,
     epoch: epoch === undefined ? undefined : BigInt(epoch),
   };
 }
@@ -161,6 +163,13 @@ export const serverFrames = {
       topic: shape.text("With its namespace: `events:order.placed`."),
       data: Type.Unknown({ description: "The payload; null with `topicOnly`." }),
       meta: Type.Optional(described(Meta, "When, and with what; with `includeMetadata`.")),
+    }),
+  },
+  position: {
+    about: "All that matches has come up to here, for subscriptions with `withPositions`.",
+    schema: Type.Object({
+      subscriptionId: SubscriptionId,
+      sequence: Position("What `startAfterSequence` takes after a reconnect."),
     }),
   },
   subscription_error: {

@@ -123,6 +123,8 @@ function commonOf({ topicOnly, includeMetadata }: ChannelSpec, delivery: Deliver
 }
 
 export function eventFrame(spec: ChannelSpec, delivery: Delivery): string {
+  if (delivery.isPosition)
+    return frameText("position", { subscriptionId: spec.id, sequence: `${delivery.sequence}` });
   const form = (spec.topicOnly ? 1 : 0) + (spec.includeMetadata ? 2 : 0);
   delivery.texts[form] ??= commonOf(spec, delivery);
   return `{"type":"event","subscriptionId":"${spec.id}${delivery.texts[form]}`;

@@ -20,6 +20,7 @@ export const fromOptions = (
       startAfterSequence: `${options.startAfterSequence}`,
     }),
     withStart: options.withStart,
+    withPositions: options.withPositions,
     ...(options.epoch !== undefined && { epoch: `${options.epoch}` }),
   }),
 });
@@ -27,7 +28,7 @@ export const fromOptions = (
 export const toStreamMessage = (one: Streamed): MessageInitShape<typeof SubscriptionEventSchema> =>
   "start" in one ? toStartMessage(one.spec, one.start) : toEventMessage(one.spec, one.delivery);
 
-const toStartMessage = (spec: ChannelSpec, start: Start | undefined) => ({
+const toStartMessage = (spec: Pick<ChannelSpec, "id">, start: Start | undefined) => ({
   subscriptionId: spec.id,
   ...(start && { sequence: BigInt(start.sequence), epoch: BigInt(start.epoch) }),
 });

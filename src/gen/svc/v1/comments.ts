@@ -668,6 +668,7 @@ export const comments: Readonly<Record<string, string>> = {
   "svc.v1.SubscribeOptions.start_after_sequence": "Resume after this position; zero means from the beginning. Not together with replay or consumer_group.",
   "svc.v1.SubscribeOptions.with_start": "First a message without a topic: everything behind its sequence follows, and its epoch says which log that is. Both are zero for what has no log.",
   "svc.v1.SubscribeOptions.epoch": "Refused when the log has another epoch: it was restored since, and its positions are others.",
+  "svc.v1.SubscribeOptions.with_positions": "While nothing comes that matches: now and then a message without a topic, up to whose sequence all has come.",
   "svc.v1.SubscriptionEvent.topic": "Topic with its namespace, such as events:order.placed.",
   "svc.v1.SubscriptionEvent.data": "Payload, where it is an object.",
   "svc.v1.SubscriptionEvent.metadata": "When and where from, where include_metadata asks.",
