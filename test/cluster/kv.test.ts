@@ -2,12 +2,13 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { sql } from "../../src/kit/sql.ts";
 import { chanceOf } from "../support/chance.ts";
 import { base, kvOf, pathOf } from "../support/kv.ts";
+import { isNight } from "../support/night.ts";
 import { type Home, makeHome, startTestServer, type TestServer } from "../support/server.ts";
 import { isSoak } from "../support/soak.ts";
 
 const callersEach = 32;
 /** Of 64 callers: 10,048 in all as a soak. */
-const raisesEach = isSoak ? 157 : 5;
+const raisesEach = isSoak ? 157 : isNight ? 5 : 2;
 
 describe("buckets of two nodes on one database", () => {
   let home: Home;

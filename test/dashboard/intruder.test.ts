@@ -48,7 +48,7 @@ function listedPages(): Listed[] {
 }
 
 /** Kinds of ids that each filter, and by day each thing, is tried with, in turn. */
-const kindsOfFilter = 1;
+const kindsOfFilter = 2;
 
 const tabsOfAll = 4;
 

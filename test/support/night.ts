@@ -67,6 +67,40 @@ export const leftToNight: readonly Left[] = [
     ],
   },
   {
+    why: "what single operations do, by statements that both engines have: on libSQL by day, and the promises of each on PostgreSQL by the worlds",
+    engine: "postgres",
+    files: [
+      "contract/loaded",
+      "dashboard/sign-in",
+      ...[
+        ...["told-waits", "webhooks", "functions", "environments", "wide-triggers", "kv-bounds"],
+        ...["open-children", "schemas", "groups-asked", "groups-members", "policies", "events"],
+        ...["audit-forgery", "deployments", "functions-changes", "tenancy", "invoke", "secrets"],
+        ...["capacity", "history", "topics", "finding-errors", "groups-given-up", "outbox"],
+        ...["functions-history", "sockets", "held-runs", "functions-list", "webhook-expired", "audit"],
+        ...[
+          "gone-environment",
+          "steered-run",
+          "functions-limits",
+          "projection-changes",
+          "authenticate",
+          "platform-audit",
+        ],
+        ...["steering", "push-shares", "org-deletion", "sign-in-ends", "slow-neighbours", "debounce"],
+        ...["children", "waits-behind", "delayed-events", "sync-starts", "unread-functions", "webhook-turns"],
+        ...[
+          "event-lookups",
+          "repair-turns",
+          "mirror-slices",
+          "mirror",
+          "repaired-sagas",
+          "sdk-lost-functions",
+        ],
+        ...["pins", "run-failed-event", "kv-watch", "flow-control", "batches"],
+      ].map((name) => `operations/${name}`),
+    ],
+  },
+  {
     why: "alerts, imports and webhooks that go out, in which the engines cannot differ but in their text: on PostgreSQL by day",
     engine: "libsql",
     files: ["alerts", "import", "webhook-endpoints"].map((name) => `operations/${name}`),
@@ -101,8 +135,11 @@ export const leftToNight: readonly Left[] = [
     files: ["hot-plans-counted", "hot-plans-held", "integrity-plans"].map((name) => `operations/${name}`),
   },
   {
-    why: "a bound in milliseconds, alone on the machine, that others ask by day in other numbers",
-    files: ["operations/shares-cron"],
+    why: "large numbers, or bounds in milliseconds on a machine of their own, where others ask the same by day in smaller ones",
+    files: [
+      ...["cluster/recovery", "dashboard/intruder", "dashboard/many-runs"],
+      ...["operations/connections", "operations/shares-cron"],
+    ],
   },
   {
     why: "what needs tools that no user of svc has: a Go toolchain, promtool, three Nodes, HAProxy, generators of clients",
