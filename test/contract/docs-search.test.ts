@@ -18,12 +18,12 @@ const missedOf = (asked: typeof questions): string[] =>
     return pages.some((page) => page === first || page === second) ? [] : `${text}: ${first}, ${second}`;
   });
 
-test("of a hundred questions in the words of others at least 94 have their page first or second", () => {
+test("of a hundred questions in the words of others at least 95 have their page first or second", () => {
   expect(new Set([...questions, ...heldQuestions].map(([asked]) => asked)).size).toBe(100);
   const missed = missedOf(questions);
   // Of the held ones, which nobody who changes the search looks at, a failure says the number alone.
   const count = missed.length + missedOf(heldQuestions).length;
-  if (count > 6) expect({ count, missed }).toEqual({ count: 6, missed: [] });
+  if (count > 5) expect({ count, missed }).toEqual({ count: 5, missed: [] });
 });
 
 test("a heading counts more than a text, a whole word more than a beginning, and any word is a fallback", () => {
