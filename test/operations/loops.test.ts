@@ -81,6 +81,7 @@ const notShared: Record<string, string> = {
   "log.feeds": ofThisNode,
   "topics.feeds": ofThisNode,
   "pubsub.interest": ofThisNode,
+  "pubsub.positions": ofThisNode,
   "pubsub.runs": ofThisNode,
   "runs.ends": ofThisNode,
   "workers.heartbeats": ofThisNode,

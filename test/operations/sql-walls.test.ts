@@ -57,7 +57,9 @@ describe.each(engines)("what SQL reaches on %s", (engine) => {
       [{}, mine, theirs],
       [{ key }, theirs, mine],
     ] as const) {
-      const answers = await Promise.all(own.map((table) => ask(`SELECT * FROM ${table}`, {}, options)));
+      const answers = await Promise.all(
+        own.map((table) => ask(`SELECT * FROM ${table}`, { timeout_ms: 25_000 }, options)),
+      );
       expect(answers.map(({ status }) => status)).toEqual([200, 200, 200, 200]);
       const text = JSON.stringify(answers.map(({ body }) => body));
       expect(text).toContain(shown);

@@ -26,84 +26,50 @@ interface Left {
   files: readonly string[];
 }
 
+const operations = (names: string): string[] =>
+  names
+    .trim()
+    .split(/\s+/)
+    .map((name) => `operations/${name}`);
+
 export const leftToNight: readonly Left[] = [
   {
     why: "clients, the command line, words and sign-in, in which the engines cannot differ: their libSQL half runs by day",
     engine: "postgres",
     files: [
-      "contract/policy-doors",
-      "contract/thing-doors",
-      ...[
-        ...["agent-tools", "attribute-names", "cli", "cli-commands", "cli-mcp", "cli-tail", "client-words"],
-        ...["sdk", "sdk-groups", "sdk-kv", "sdk-projections", "sdk-sequences", "sdk-steps", "sdk-streams"],
-        ...["sdk-subscribe", "sdk-waits", "sign-in-link", "sign-in-sessions", "hostile-names", "frames"],
-        ...["sockets-join", "changed-frames", "moved-frames", "worker-stream-rough", "streams-protocols"],
-        ...["streams-rough", "schemas-rough", "webhook-input", "emit-shapes", "other-doors", "policy-doors"],
-        ...[
-          "bare-roles",
-          "actors",
-          "carried-roles",
-          "credentials",
-          "standing",
-          "provenance",
-          "push",
-          "config",
-        ],
-        ...["joined-traces", "guarded-store", "intruder-groups", "intruder-live", "refused-reports"],
-        ...["oidc-hostile", "oidc-device", "issuers", "people", "policy-things", "worker-goodbyes"],
-        ...["sdk-branches", "sdk-errors", "sdk-given-values", "sdk-large-reports", "worker-stream"],
-        ...["unsent-jobs", "worker-leases", "workers", "large-pages", "made-under-deleted"],
-        ...[
-          "alert-messages",
-          "crowds",
-          "oidc",
-          "platform",
-          "push-moves",
-          "rehearsal",
-          "run-logs",
-          "step-retries",
-        ],
-      ].map((name) => `operations/${name}`),
+      ...["contract/policy-doors", "contract/thing-doors"],
+      ...operations(`
+        agent-tools attribute-names cli cli-commands cli-mcp cli-tail client-words sdk sdk-groups sdk-kv
+        sdk-projections sdk-sequences sdk-steps sdk-streams sdk-subscribe sdk-waits sign-in-link
+        sign-in-sessions hostile-names frames sockets-join changed-frames moved-frames worker-stream-rough
+        streams-protocols streams-rough schemas-rough webhook-input emit-shapes other-doors policy-doors
+        bare-roles actors carried-roles credentials standing provenance push config joined-traces
+        guarded-store intruder-groups intruder-live refused-reports oidc-hostile oidc-device issuers people
+        policy-things worker-goodbyes sdk-branches sdk-errors sdk-given-values sdk-large-reports
+        worker-stream unsent-jobs worker-leases workers large-pages made-under-deleted alert-messages crowds
+        oidc platform push-moves rehearsal run-logs step-retries`),
     ],
   },
   {
     why: "what single operations do, by statements that both engines have: on libSQL by day, and the promises of each on PostgreSQL by the worlds",
     engine: "postgres",
     files: [
-      "contract/loaded",
-      "dashboard/sign-in",
-      ...[
-        ...["told-waits", "webhooks", "functions", "environments", "wide-triggers", "kv-bounds"],
-        ...["open-children", "schemas", "groups-asked", "groups-members", "policies", "events"],
-        ...["audit-forgery", "deployments", "functions-changes", "tenancy", "invoke", "secrets"],
-        ...["capacity", "history", "topics", "finding-errors", "groups-given-up", "outbox"],
-        ...["functions-history", "sockets", "held-runs", "functions-list", "webhook-expired", "audit"],
-        ...[
-          "gone-environment",
-          "steered-run",
-          "functions-limits",
-          "projection-changes",
-          "authenticate",
-          "platform-audit",
-        ],
-        ...["steering", "push-shares", "org-deletion", "sign-in-ends", "slow-neighbours", "debounce"],
-        ...["children", "waits-behind", "delayed-events", "sync-starts", "unread-functions", "webhook-turns"],
-        ...[
-          "event-lookups",
-          "repair-turns",
-          "mirror-slices",
-          "mirror",
-          "repaired-sagas",
-          "sdk-lost-functions",
-        ],
-        ...["pins", "run-failed-event", "kv-watch", "flow-control", "batches"],
-      ].map((name) => `operations/${name}`),
+      ...["contract/loaded", "dashboard/sign-in"],
+      ...operations(`
+        told-waits webhooks functions environments wide-triggers kv-bounds open-children schemas
+        groups-asked groups-members policies events audit-forgery deployments functions-changes tenancy
+        invoke secrets capacity history topics finding-errors groups-given-up outbox functions-history
+        sockets held-runs functions-list webhook-expired audit gone-environment steered-run functions-limits
+        projection-changes authenticate platform-audit steering push-shares org-deletion sign-in-ends
+        slow-neighbours debounce children waits-behind delayed-events sync-starts unread-functions
+        webhook-turns event-lookups repair-turns mirror-slices mirror repaired-sagas sdk-lost-functions pins
+        run-failed-event kv-watch flow-control batches`),
     ],
   },
   {
     why: "alerts, imports and webhooks that go out, in which the engines cannot differ but in their text: on PostgreSQL by day",
     engine: "libsql",
-    files: ["alerts", "import", "webhook-endpoints"].map((name) => `operations/${name}`),
+    files: operations("alerts import webhook-endpoints"),
   },
   {
     why: "how much starts read at once, by one text of SQL: on libSQL by day",
@@ -132,7 +98,7 @@ export const leftToNight: readonly Left[] = [
   },
   {
     why: "plans beneath statistics of another table and a held snapshot: by day beneath what was counted and nothing at all",
-    files: ["hot-plans-counted", "hot-plans-held", "integrity-plans"].map((name) => `operations/${name}`),
+    files: operations("hot-plans-counted hot-plans-held integrity-plans"),
   },
   {
     why: "large numbers, or bounds in milliseconds on a machine of their own, where others ask the same by day in smaller ones",

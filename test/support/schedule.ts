@@ -31,7 +31,7 @@ const loadMax = 1.5;
 /** Times are taken beside other processes: alone each would have computed as much in less time. */
 const crowding = 1.1;
 /** What is told of each is an average: more are begun than would fill the processors. */
-const fullness = 1.2;
+const fullness = 1.1;
 
 export const keyOf = ({ lane, engine, file }: Share): string => [lane, engine ?? "-", file].join(" ");
 

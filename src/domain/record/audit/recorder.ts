@@ -1,3 +1,4 @@
+import { Fault } from "../../../kit/fault.ts";
 import { type Basics, StoreError } from "../../../store/store.ts";
 import { type Batch, Batches } from "./batches.ts";
 import { DenialCap } from "./denials.ts";
@@ -19,8 +20,14 @@ export interface RecorderDeps extends Basics<"clock" | "ids" | "log"> {
 
 /** A spool file that was not touched for this long belongs to a process that died. */
 const leftAfterMs = 30_000;
-/** A batch that fails this often while the store answers holds a row that the store refuses. */
+/** A batch that is refused this often is tried row by row. */
 const triesMax = 3;
+
+/** Whether a row may be why the store does not take it. Other errors of the database are not of rows: they wait for its end. */
+function isOfRow(error: unknown): boolean {
+  if (error instanceof StoreError) return error.trouble === "refused" || error.trouble === "marked";
+  return error instanceof Fault || (error as { code?: unknown } | undefined)?.code === undefined;
+}
 
 export function openRecorder(deps: RecorderDeps) {
   const { clock, ids, log, policy, spool, append, platformOrgId, flushIn } = deps;
@@ -60,10 +67,10 @@ export function openRecorder(deps: RecorderDeps) {
     try {
       await append(entries, { again });
     } catch (error) {
-      const isAway = error instanceof StoreError && error.trouble !== "marked";
-      if (isAway || batch.tries < triesMax) throw error;
+      if (!isOfRow(error) || batch.tries < triesMax) throw error;
       for (const entry of entries)
         await append([entry], { again: true }).catch((cause: unknown) => {
+          if (!isOfRow(cause)) throw cause;
           lost++;
           failures++;
           log.error("audit.row_lost", { id: entry.id, operation: entry.operation, error: cause });
