@@ -18,9 +18,9 @@ export interface Batch {
 }
 
 /** A share that takes longer has a process of its own: a crash costs no other, and none waits for it. */
-const longSeconds = 30;
+const longSeconds = 60;
 /** A process loads some 1,300 modules before its first test, so that short files share one. */
-const sharedSeconds = 120;
+const sharedSeconds = 180;
 const filesMax = 64;
 const unknown = [1, 0.6] as const;
 /** What a process asks of the machine at least: it loads its modules. Those of several nodes end leases that are not renewed in time: one at a time on two cores. */

@@ -36,7 +36,7 @@ test("a process is given each share once, and long files have one of their own",
   const sorted = (list: object[]) => list.map((one) => JSON.stringify(one)).sort();
   expect(sorted(given)).toEqual(sorted(shares));
   const [one, other] = ["a", "b"].map((name) => ({ file: name, lane: "house" as const }));
-  const long = { [keyOf(one!)]: [40, 20] } as const;
+  const long = { [keyOf(one!)]: [80, 40] } as const;
   expect(batchesOf([one!, other!], long).map(({ files, load }) => [files, load])).toEqual([
     [["a"], 0.55],
     [["b"], expect.closeTo(0.66)],
