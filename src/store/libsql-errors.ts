@@ -21,7 +21,7 @@ export function toLibsqlTrouble(error: unknown): unknown {
       return new StoreError("full", message, error);
   }
   if (refusesValue.test(code) || isMisfit.test(message)) return new StoreError("refused", message, error);
-  return /^SQLITE_(BUSY|LOCKED|IOERR|CANTOPEN|READONLY)/.test(code)
+  return /^SQLITE_(BUSY|LOCKED|IOERR|CANTOPEN|READONLY|NOMEM|PROTOCOL)/.test(code)
     ? new StoreError("unavailable", message, error)
     : error;
 }

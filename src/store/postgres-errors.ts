@@ -64,15 +64,17 @@ export function toPostgresTrouble(error: unknown): unknown {
     case "22021":
     case "22P05":
       return new Fault("invalid_argument", "text must not contain the character U+0000", { cause: error });
-    // Too many connections; a server that only reads (a standby after a failover).
-    case "53300":
+    // A server that only reads: a standby after a failover.
     case "25006":
       return new StoreError("unavailable", text, error);
     default:
-      if (isConnectionLoss(error)) return new StoreError("unavailable", text, error);
+      if (isConnectionLoss(error) || ofServer.test(code)) return new StoreError("unavailable", text, error);
       return refusesValue.test(code) ? new StoreError("refused", text, error) : error;
   }
 }
+
+/** SQLSTATE classes of a server in trouble, whatever it was asked: resources (connections, memory), system errors. */
+const ofServer = /^(53|58)/;
 
 /**
  * SQLSTATE classes that only a statement's value can cause: 22 data exceptions, 23 constraints, 44 checks of

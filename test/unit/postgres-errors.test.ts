@@ -16,3 +16,15 @@ test.each([
   });
   expect(refusal(`${before}abc${after}`)).toMatchObject({ trouble: "refused" });
 });
+
+test("a server in trouble is not taken for a value that it refuses, nor for a mistake of one item", () => {
+  const troubleOf = (code: string) => {
+    const { trouble } = toPostgresTrouble(Object.assign(new Error("x"), { code })) as { trouble?: string };
+    return trouble;
+  };
+  const found = ["53000", "53200", "53300", "53400", "58000", "58030", "57P01", "25006"].map(troubleOf);
+  expect(new Set(found)).toEqual(new Set(["unavailable"]));
+  expect(["53100", "55P03", "22001", "54000", "42P01"].map(troubleOf)).toEqual([
+    ...["full", "lock_timeout", "refused", "refused", undefined],
+  ]);
+});
