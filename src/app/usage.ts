@@ -22,7 +22,7 @@ export function openUsagePart({ store, clock, log }: Host) {
         duty: "retention",
         name: "usage.forget",
         about: "Deletes counts of days that are too long ago.",
-        everyMs: 60 * 60_000,
+        everyMs: 10 * 60_000,
         tick: usage.forgetOnce,
       },
     ],

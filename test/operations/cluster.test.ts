@@ -327,6 +327,24 @@ describe("two nodes", () => {
     }
   });
 
+  test("of a node that fell silent only that is told, not what it said last", async () => {
+    const [a] = nodes as [TestServer, TestServer];
+    const { store } = a.running.domain;
+    const silentAt = Date.now() - 20 * 60_000;
+    const loops = [
+      { name: "runs.wake", progress_at: silentAt, failures: 0 },
+      { name: "runs.expire", progress_at: silentAt, failures: 99, error: "no" },
+    ];
+    const facts = { loops, bus_connected: false, has_twin: true, unbalanced: ["runs are out of balance"] };
+    await store.write((session) =>
+      session.run(sql`INSERT INTO nodes (id, version, url, started_at, heartbeat_at, draining_at, facts)
+        VALUES ('node_silent', '1.0.0', '', 1, ${silentAt}, NULL, ${JSON.stringify({ ...facts, knows: [] })})`),
+    );
+    const { status, issues } = await health(a);
+    await store.write((session) => session.run(sql`DELETE FROM nodes WHERE id = 'node_silent'`));
+    expect({ status, issues }).toEqual({ status: "degraded", issues: ["node node_silent is silent"] });
+  });
+
   test("a node that stops leaves the list, and hands its duties over", async () => {
     const [a, b] = nodes as [TestServer, TestServer];
     await a.stop();

@@ -108,6 +108,11 @@ test("every loop of a server shares by environment, or it is said why it need no
   expect(known.toSorted()).toEqual(running.toSorted());
 });
 
+test("every loop begins often enough for health and dashboard, to which one that is still for longer is stuck", () => {
+  const slow = server.running.loops.filter(({ everyMs }) => everyMs > 10 * 60_000);
+  expect(slow.map(({ name }) => name)).toEqual([]);
+});
+
 test("every loop says what it does in a sentence", () => {
   for (const { name, about } of server.running.loops) expect(`${name}: ${about}`).toMatch(/: [A-Z][^\n]+\.$/);
 });

@@ -123,7 +123,7 @@ export function openPlatformAudit(
       duty: "retention",
       name: "platform.forget",
       about: "Deletes lines of the platform's audit that are past their retention.",
-      everyMs: 60 * 60_000,
+      everyMs: 10 * 60_000,
       async tick(write: Store["write"]) {
         const before = clock.now() - platformAuditKeptMs;
         while (

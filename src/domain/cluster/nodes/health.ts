@@ -59,19 +59,21 @@ export async function clusterHealth(
   ]);
   const now = clock.now();
   const rows = known.map((node) => ({ ...node, state: stateOf(node, now) }));
+  // What a silent node said last is no longer news: its loops stand still because it does.
+  const heard = rows.filter(({ state }) => state !== "silent");
   const name = ({ id }: KnownNode) => (detailed ? `node ${id}` : "a node");
   const found = [
     ...rows.filter((node) => node.state === "silent").map((node) => `${name(node)} is silent`),
-    ...rows.filter((node) => !node.facts.bus_connected).map((node) => `${name(node)} has no message bus`),
-    ...rows
-      .filter(({ state, facts }) => state !== "silent" && facts.has_twin)
+    ...heard.filter((node) => !node.facts.bus_connected).map((node) => `${name(node)} has no message bus`),
+    ...heard
+      .filter(({ facts }) => facts.has_twin)
       .map((node) =>
         detailed
           ? `two processes are node ${node.id}: give each a SVC_NODE_ID of its own`
           : "two processes are one node",
       ),
     ...led.filter((lead) => lead.lease_until < now - silentMs).map((lead) => `no node leads ${lead.duty}`),
-    ...rows.flatMap((node) =>
+    ...heard.flatMap((node) =>
       node.facts.loops
         .filter((loop) => loop.progress_at !== null && loop.progress_at < now - loopStillMs)
         .map((loop) =>
@@ -79,11 +81,11 @@ export async function clusterHealth(
         ),
     ),
   ];
-  for (const { id, facts } of rows)
+  for (const { id, facts } of heard)
     for (const { name: loop, failures, error } of facts.loops)
       if (failures >= failedRoundsMax)
         found.push(detailed ? `loop ${loop} of node ${id} fails: ${error}` : `loop ${loop} of a node fails`);
-  for (const { facts } of rows)
+  for (const { facts } of heard)
     for (const unbalanced of facts.unbalanced ?? [])
       found.push(detailed ? unbalanced : "a check of integrity is out of balance");
   const issues = [...new Set(found)];
