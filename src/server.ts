@@ -17,7 +17,7 @@ import { version } from "./kit/version.ts";
 import type { Config } from "./settings/settings.ts";
 import type { OpenStoreOptions } from "./store/open.ts";
 
-/** Telling the other nodes of a shutdown takes at most this. */
+/** Telling the other nodes of a shutdown takes at most this, and so does letting go who waits for this one. */
 const drainHintMsMax = 1_000;
 
 export interface ServerOptions {
@@ -41,16 +41,28 @@ function capabilitiesOf({ config, watch }: ServerHost, { realtime }: Parts) {
   return { authRequired: !config.dev, transports, features };
 }
 
-/** Tells everyone who waits for this node, or might come to it, to find another. */
-async function drain(host: ServerHost, { members, all }: Parts, draining: Draining) {
-  const { clock, log, config } = host;
-  draining.active = true;
-  const announced = members.announceDrain().catch((error) => log.warn("cluster.drain_untold", { error }));
-  // The database may be the reason to stop: the notice and the workers do not wait for it for long.
-  await within(clock, drainHintMsMax, announced);
-  // Held polls are let go at once: their workers find another node.
-  await Promise.all([all.drain(), clock.sleep(config.drainNoticeMs)]);
-  await all.disconnect();
+function openDrain({ clock, log, config }: ServerHost, { members, all }: Parts, draining: Draining) {
+  let drained = Promise.resolve(true);
+  return {
+    /** Tells everyone who waits for this node, or might come to it, to find another. */
+    async begin() {
+      draining.active = true;
+      const announced = members.announceDrain().catch((error) => log.warn("cluster.drain_untold", { error }));
+      // The database may be the reason to stop: the notice and the workers do not wait for it for long.
+      await within(clock, drainHintMsMax, announced);
+      // Held polls are let go at once: their workers find another node.
+      const mostMs = config.drainNoticeMs + drainHintMsMax + config.drainMs;
+      drained = within(clock, mostMs, all.drain());
+      drained.catch(() => {}); // Who awaits it is told.
+      await Promise.all([within(clock, drainHintMsMax, drained), clock.sleep(config.drainNoticeMs)]);
+      await all.disconnect();
+    },
+
+    /** Calls of endpoints that are under way have the time of open requests. */
+    async end() {
+      if (!(await drained)) log.warn("server.calls_left", { ms: config.drainMs });
+    },
+  };
 }
 
 /**
@@ -105,9 +117,11 @@ export async function startServer(config: Config, options: ServerOptions = {}) {
     loops.start();
     closers.push("loops", () => loops.stop());
     closers.push("parts", all.settled);
+    const drain = openDrain(host, parts, draining);
+    closers.push("calls", drain.end, config.drainMs);
     const { tls } = host;
     const listening = await listen(host, { parts, registry, watch, tls, draining, connections, closers });
-    closers.push("drain", () => drain(host, parts, draining), config.drainNoticeMs);
+    closers.push("drain", drain.begin, config.drainNoticeMs);
     url = listening.url;
     const { port, grpcUrl } = listening;
     if (grpcUrl !== undefined) capabilities.transports.push("grpc", "grpc-bidirectional");

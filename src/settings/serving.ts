@@ -30,6 +30,6 @@ export const servingSettings = {
     env: "SVC_DRAIN_MS",
     parse: integer(0, hour, "milliseconds"),
     fallback: 10_000,
-    about: "How long open requests may take to finish at a shutdown.",
+    about: "How long open requests, and calls of endpoints, may take to finish at a shutdown.",
   }),
 };

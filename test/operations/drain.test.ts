@@ -8,7 +8,7 @@ import { SvcService } from "../../src/gen/svc/v1/svc_pb.ts";
 import { systemClock } from "../../src/kit/clock.ts";
 import { rpc, unary } from "../../src/kit/operation.ts";
 import { freePort } from "../support/process.ts";
-import { spawnServer, startTestServer } from "../support/server.ts";
+import { makeHome, spawnServer, startTestServer } from "../support/server.ts";
 import { until } from "../support/until.ts";
 
 /** An operation that answers when it is told to. */
@@ -138,6 +138,49 @@ test("a second SIGTERM does not wait", async () => {
     await server.stop();
     await server.home.remove();
   }
+});
+
+test("a call of an endpoint that is under way has the time of open requests, and its report is kept", async () => {
+  const answer = Promise.withResolvers<void>();
+  let asked = false;
+  const endpoint = Bun.serve({
+    port: 0,
+    hostname: "127.0.0.1",
+    async fetch() {
+      asked = true;
+      await answer.promise;
+      return Response.json({ status: "completed", steps: [], result: "in time" });
+    },
+  });
+  const home = await makeHome("libsql");
+  const options = {
+    ...{ engine: "libsql" as const, home },
+    settings: { drainMs: 60_000, pushTimeoutMs: 60_000, pushAllowPrivate: ["127.0.0.0/8"] },
+  };
+  const server = await startTestServer(options);
+  const endpointUrl = `http://127.0.0.1:${endpoint.port}/`;
+  await server.rpc("SvcService", "RegisterFunction", {
+    id: "slow",
+    endpointUrl,
+    triggers: [{ event: "slow" }],
+  });
+  const { runIds } = (await server.rpc("SvcService", "Emit", { event: "slow" })).body;
+  await until(() => asked, { about: "the call" });
+  const stopped = server.stop();
+  const isGone = () =>
+    fetch(`${server.url}/health`).then(
+      () => false,
+      () => true,
+    );
+  await until(isGone, { about: "listening to stop" });
+  answer.resolve();
+  await stopped;
+  const next = await startTestServer(options);
+  const { body } = await next.rpc("SvcService", "GetRun", { id: runIds[0] });
+  expect(body).toMatchObject({ status: "RUN_STATUS_COMPLETED", outputValue: "in time" });
+  await next.stop();
+  await home.remove();
+  endpoint.stop(true);
 });
 
 test("what does not end in time is cut, on both ports", async () => {
