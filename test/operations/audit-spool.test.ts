@@ -46,6 +46,29 @@ describe.each(engines)("audit rows that wait, on %s", (engine) => {
     await home.remove();
   });
 
+  test("a row that the store refuses keeps no other from it", async () => {
+    const server = await startTestServer({ engine });
+    const { store } = server.running.domain;
+    const refusal =
+      engine === "postgres"
+        ? sql`ALTER TABLE auth_audit ADD CHECK (operation <> 'roles.create')`
+        : sql`CREATE TRIGGER refuses BEFORE INSERT ON auth_audit WHEN new.operation = 'roles.create'
+            BEGIN SELECT RAISE(ABORT, 'no'); END`;
+    await store.write((session) => session.run(refusal));
+    await change(server, "refused");
+    const policy = { name: "kept", effect: "deny", actions: "*", resources: "irn:svc:*:*:run:*:none" };
+    await server.api("/api/v1/policies", { body: policy });
+    // The loop itself tries meanwhile.
+    for (let tries = 0; tries < 3; tries++) await server.running.tick("audit.flush").catch(() => {});
+    expect(await trail(server, "policies.create")).toHaveLength(1);
+    expect(await trail(server, "roles.create")).toEqual([]);
+    expect(await verify(server)).toMatchObject({ valid: true });
+    const { body } = await server.api("/api/v1/audit/settings");
+    expect(body).toMatchObject({ delivery_healthy: true });
+    expect(body.delivery_failure_count).toBeGreaterThan(0);
+    await server.stop();
+  });
+
   test("many calls at once on two nodes make one whole chain", async () => {
     const server = await startTestServer({ engine });
     // The database file has one process; a second server in it stands for the other node.
