@@ -175,9 +175,10 @@ interface Begun {
   eventName: string;
   inputStream: string | null;
   input: string | null;
+  attributes: readonly unknown[];
 }
 
-/** A run shows its event by its input: where a policy hides the event, the run comes without. */
+/** A run shows its event by its input, and by attributes: where a policy hides the event, it comes without. */
 export async function withoutHiddenInputs<Run extends Begun>(
   call: Pick<Call, "screen">,
   runs: readonly Run[],
@@ -189,7 +190,7 @@ export async function withoutHiddenInputs<Run extends Begun>(
     const refused = await screen.refusalOf(
       thingsOfEvent({ name: run.eventName, entity_id: run.inputStream }),
     );
-    shown.push(refused ? { ...run, input: null } : run);
+    shown.push(refused ? { ...run, input: null, attributes: [] } : run);
   }
   return shown;
 }

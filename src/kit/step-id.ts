@@ -26,6 +26,9 @@ export function runOfStep(stepId: string): string | undefined {
   return fromSdk;
 }
 
+/** What a call is about that names a step alone: policies may name its run. */
+export const aboutStep = ({ stepId }: { stepId: string }) => [stepId, runOfStep(stepId) ?? stepId];
+
 const keyCharactersMax = 80;
 
 /** The idempotency key under which the SDK's steps send what they send, the same in every execution. */

@@ -205,6 +205,16 @@ describe.each(engines)("what a policy denies is denied at every door, on %s", (e
       expect(names).not.toContain("salary.paid");
     });
 
+    test("to whoever makes a function whose runs end by it: which of them do tells what it holds", async () => {
+      const { key } = await developer(hidden);
+      const endedBy = (event: string) => ({ cancelOn: [{ event, match: "event.data.amount > 9" }] });
+      expect((await register("ends", endedBy("salary.paid"), key)).status).toBe(403);
+      expect((await register("ends", endedBy("salary.paid"))).status).toBe(200);
+      expect((await register("ends", endedBy("wage.paid"), key)).status).toBe(200);
+      const back = { functionId: "ends", version: 1 };
+      expect((await server.rpc("SvcService", "RollbackFunction", back, { key })).status).toBe(403);
+    });
+
     test("under a pattern that takes in more, replayed or live, on sockets and streams; what was left out is counted", async () => {
       const { key, deny } = await developer();
       const admin = server.adminKey!;
@@ -303,6 +313,15 @@ describe.each(engines)("what a policy denies is denied at every door, on %s", (e
       expect((await stream.ended)?.code).toBe(Code.PermissionDenied);
       const { body } = await server.api("/api/v1/secrets", { key });
       expect(body.map(({ name }: { name: string }) => name)).toEqual(["open"]);
+    });
+
+    test("to whoever would give its name to another", async () => {
+      const { key } = await developer({ ...never, actions: "secrets:manage" });
+      const change = (method: string, name: string, body: object) =>
+        server.api(`/api/v1/secrets/${name}`, { method, body, key });
+      expect((await change("PATCH", "open", { name: "stripe" })).status).toBe(403);
+      expect((await change("PATCH", "open", { name: "opened" })).status).toBe(200);
+      expect((await change("PATCH", "opened", { name: "open" })).status).toBe(200);
     });
 
     test("to workers of a version that declares it, although the newest does not: its job stays where it is", async () => {

@@ -1,9 +1,14 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { pullWorker } from "../support/pull-worker.ts";
+import { pullWorker, stepIdOf } from "../support/pull-worker.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
 import { openSocket } from "../support/sockets.ts";
 import { lookerKey } from "../support/thing-doors.ts";
 import { until } from "../support/until.ts";
+
+interface ListedRun {
+  eventName: string;
+  attributes?: { name: string }[];
+}
 
 /** What `test/contract/thing-doors.test.ts` does not walk: what becomes of a thing that a door keeps back. */
 describe.each(engines)("what a policy hides, on %s", (engine) => {
@@ -93,6 +98,68 @@ describe.each(engines)("what a policy hides, on %s", (engine) => {
     expect(await socket.subscribe("entity:customer.vip.>")).toMatchObject({ code: "PERMISSION_DENIED" });
     expect((await socket.subscribe("entity:customer.*.>")).status).toBe("ok");
     socket.close();
+  });
+
+  test("runs are not found by what a hidden event gave them", async () => {
+    const { key } = await lookerKey(server, "pay", {
+      actions: "events:subscribe",
+      resources: "event:*:pay.*",
+    });
+    const id = "tagged";
+    const attributes = [{ name: "amount", type: "number" }];
+    const triggers = [{ event: "pay.due" }, { event: "bill.due" }];
+    await server.rpc("SvcService", "RegisterFunction", { id, triggers, attributes });
+    for (const { event } of triggers) await server.rpc("SvcService", "Emit", { event, data: { amount: 7 } });
+    const list = async (more: object, asked = {}) => {
+      const { body } = await server.rpc("SvcService", "ListRuns", { functionId: id, ...more }, asked);
+      const runs = (body.runs as ListedRun[]).map(({ eventName, attributes: [found] = [] }) => [
+        eventName,
+        found,
+      ]);
+      return { runs, totalCount: body.totalCount };
+    };
+    const byAmount = { attributes: [{ name: "amount", op: "gte", number: 5 }] };
+    expect((await list(byAmount)).runs).toHaveLength(2);
+    const open = [["bill.due", { name: "amount", number: 7 }]];
+    for (const more of [byAmount, { orderBy: { name: "amount" } }])
+      expect(await list(more, { key })).toEqual({ runs: open, totalCount: 1 });
+    expect((await list({}, { key })).runs).toEqual([...open, ["pay.due", undefined]]);
+    const preview = async (filter: object) =>
+      (await server.api("/api/v1/repairs/preview", { body: { action: "cancel", filter }, key })).status;
+    expect([await preview(byAmount), await preview({ function_id: id })]).toEqual([403, 200]);
+  });
+
+  test("one run is left out of the trail, and none of its steps is patched", async () => {
+    await server.rpc("SvcService", "RegisterFunction", { id: "steps", triggers: [] });
+    const worker = workerAs(server.adminKey!, "steps");
+    await worker.register("steps");
+    for (let count = 0; count < 2; count++)
+      await server.rpc("SvcService", "InvokeFunction", { functionId: "steps" });
+    const jobs = await worker.poll(2);
+    for (const job of jobs) {
+      const step = { id: stepIdOf(job, "one"), name: "one", type: "invoke", status: "completed", output: 1 };
+      await worker.report(job, { status: "completed", steps: [step], step_offset: 0, output: null });
+    }
+    const [hidden, open] = jobs.map((job) => job.run_id) as [string, string];
+    const { key } = await lookerKey(server, "run", { actions: "runs:*", resources: `run:*:${hidden}` });
+    const trail = async (query: string, asked = {}) => {
+      const { body } = await server.api(`/api/v1/audit?limit=200${query}`, asked);
+      const ids = body.events.map(({ run_id }: { run_id: string }) => run_id) as string[];
+      return { has: [hidden, open].map((id) => ids.includes(id)), cursor: body.next_cursor };
+    };
+    expect((await trail("")).has).toEqual([true, true]);
+    expect(await trail("", { key })).toEqual({ has: [false, true], cursor: "" });
+    expect((await trail(`&run_id=${hidden}`, { key })).has).toEqual([false, false]);
+    const patch = async (run_id: string) =>
+      (
+        await server.rpc(
+          "SvcService",
+          "PatchStep",
+          { stepId: stepIdOf({ run_id }, "one"), output: 2 },
+          { key },
+        )
+      ).status;
+    expect([await patch(hidden), await patch(open)]).toEqual([403, 200]);
   });
 
   test("an export of sections that would show anything of it is refused, in whatever environment", async () => {

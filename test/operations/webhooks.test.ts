@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { createHmac } from "node:crypto";
 import { sql } from "../../src/kit/sql.ts";
 import { type Answer, engines, startTestServer, type TestServer } from "../support/server.ts";
+import { lookerKey } from "../support/thing-doors.ts";
 
 const hex = (secret: string, text: string) => createHmac("sha256", secret).update(text).digest("hex");
 
@@ -330,7 +331,11 @@ describe.each(engines)("inbound webhooks on %s", (engine) => {
       delivery_counts: { accepted: 1, rejected: 1, failed: 0 },
       ...{ latest_delivery_at: expect.any(String), latest_delivery_status: "rejected" },
     });
-    expect(edges).toContainEqual({ event: `${source.event_prefix}.seen`, source_id: source.id });
+    const edge = { event: `${source.event_prefix}.seen`, source_id: source.id };
+    expect(edges).toContainEqual(edge);
+    const hidden = { actions: "events:subscribe", resources: `event:*:${edge.event}` };
+    const asked = await lookerKey(server, "flow", hidden);
+    expect((await server.api("/api/v1/flow/webhooks", asked)).body.edges).not.toContainEqual(edge);
   });
 
   test("who may not emit or start what a source could, makes and replays none", async () => {

@@ -38,6 +38,7 @@ export const asWhole: Record<string, string> = {
   "platform.bootstrap": "the first platform user, before there are any",
   "policies.dryRun": "past decisions of the org, as a whole",
   "policyTemplates.list": "texts of the product",
+  "repairs.preview": "lists runs, and has no name of its own",
   "repairs.start": "each run is asked about when its turn comes",
   "runs.deleteMany": "each run is asked about when its turn comes",
   "retention.get": "a setting of the environment",
@@ -54,7 +55,7 @@ export const asWhole: Record<string, string> = {
   "orgs.create": "makes what has no id yet",
   "debug.requests": "requests of the whole org: orgs:read, as for the trail of who did what",
   "debug.clear": "the same",
-  "audit.trail": "one trail of all runs: deny runs:read, or name the run",
+  "audit.trail": "has no name of its own",
 };
 
 /** Operations about one thing whose answer holds more of the same kind, as parts of the one. */

@@ -229,7 +229,8 @@ export async function furnish(server: TestServer): Promise<Doors["ids"]> {
   const { mark } = hidden.function!;
   await ok(server.rpc("SvcService", "RegisterFunction", { id: "hid-function", name: mark, triggers: [] }));
   const triggers = [{ event: "customer.named" }, { event: "hid.paid" }];
-  await ok(server.rpc("SvcService", "RegisterFunction", { id: "folds", triggers, recording: true }));
+  const folds = { id: "folds", triggers, recording: true, attributes: [{ name: "note" }] };
+  await ok(server.rpc("SvcService", "RegisterFunction", folds));
   await ok(server.rpc("SvcService", "RegisterFunction", { id: "answers", triggers: [] }));
   const yearly = [{ cron: "0 0 1 1 *" }];
   await ok(server.rpc("SvcService", "RegisterFunction", { id: "hid-served", triggers: yearly }));
@@ -246,6 +247,14 @@ export async function furnish(server: TestServer): Promise<Doors["ids"]> {
     fires_at: "4000000000000",
     armed_at: "4000000000000",
   });
+  for (const [condition, subject] of [
+    ["projection_error", "hid-projection"],
+    ["endpoint_stopped", hidden.webhook!.mark],
+  ])
+    await plant(store, "alerts", 1, {
+      ...{ environment_id: "'env_default'", id: `'alr_${condition}'`, rule: "'r'" },
+      ...{ condition: `'${condition}'`, subject: `'${subject}'`, detail: `'${subject} stands'` },
+    });
   await ok(server.api("/api/v1/secrets", { body: { name: "hid-secret", value: "sk" } }));
   await ok(server.api("/api/v1/kv/buckets", { body: { name: "hid-bucket" } }));
   await ok(

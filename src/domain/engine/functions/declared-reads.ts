@@ -15,17 +15,19 @@ interface TriggerInput {
 export interface DeclaredReads {
   secrets?: readonly string[];
   triggers?: readonly TriggerInput[];
+  cancelOn?: readonly TriggerInput[];
   /** Of a function in push mode: its jobs go there, and no worker's credential is asked about them. */
   endpointUrl?: string | undefined;
 }
 
 /**
  * The caller who registers a function must be allowed to read the secrets it declares and the events that
- * start it: its runs get their values. Those that are sent to an endpoint may be of any stream.
+ * start it: its runs get their values. Which of them end by an event tells what the event holds. Those that
+ * are sent to an endpoint may be of any stream.
  */
-export const readThings = ({ secrets = [], triggers = [], endpointUrl }: DeclaredReads): Thing[] => [
+export const readThings = ({ secrets = [], triggers = [], cancelOn = [], endpointUrl }: DeclaredReads) => [
   ...thingsOf("secret", ...secrets),
-  ...triggers.flatMap(eventThings),
+  ...[...triggers, ...cancelOn].flatMap(eventThings),
   ...(endpointUrl ? allThingsOf("stream") : []),
 ];
 

@@ -291,8 +291,8 @@ const historyOperations = (functions: Functions) => [
         {
           entityVersion: version,
           reason: changeReason,
-          permit: ({ secrets, triggers, endpointUrl }) =>
-            permit({ functionId, secrets, triggers, endpointUrl }),
+          permit: ({ secrets, triggers, cancelOn, endpointUrl }) =>
+            permit({ functionId, secrets, triggers, cancelOn, endpointUrl }),
         },
         call.caller.id,
       ),

@@ -1,4 +1,5 @@
 import { type Static, Type } from "@sinclair/typebox";
+import { actionsThatShow, allThingsOf } from "../../../gate/things.ts";
 import { type RepairFilter as FilterMessage, RepairService } from "../../../gen/svc/v1/repair_pb.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
 import { maybe, shape } from "../../../kit/described.ts";
@@ -58,6 +59,13 @@ const Filter = Type.Object(
   },
   { description: "As in ListRuns; at least one field." },
 );
+
+/** Which runs an attribute finds tells the value that their event gave them. */
+const byValue = {
+  alsoAsks: actionsThatShow("event", "stream"),
+  about: ({ filter }: { filter?: Static<typeof Filter> }) =>
+    filter?.attributes ? [...allThingsOf("event"), ...allThingsOf("stream")] : [],
+};
 
 const Id = Type.Object({
   id: Type.String({ minLength: 1, maxLength: 200, description: "Id of the repair (`rep_…`)." }),
@@ -146,7 +154,7 @@ export const RepairPreviewShape = Type.Object({
 const previewOperations = ({ views }: Repairs): Operation[] => [
   unary({
     name: "repairs.preview",
-    ...read,
+    ...{ ...read, ...byValue },
     summary: "How many runs a repair would select, and ten of them.",
     input: Type.Object({ action, filter: Type.Optional(Filter) }),
     output: RepairPreviewShape,
@@ -173,7 +181,7 @@ const previewOperations = ({ views }: Repairs): Operation[] => [
 const startOperations = (repairs: Repairs): Operation[] => [
   unary({
     name: "repairs.start",
-    ...steers,
+    ...{ ...steers, ...byValue },
     summary: "Does one action with every run that a filter selects, in the background.",
     input: Type.Object({
       action,

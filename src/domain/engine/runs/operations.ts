@@ -1,9 +1,10 @@
 import { Type } from "@sinclair/typebox";
-import { withoutHiddenInputs } from "../../../gate/things.ts";
+import { screenOfKinds, withoutHiddenInputs } from "../../../gate/things.ts";
 import { SvcService } from "../../../gen/svc/v1/svc_pb.ts";
+import { withoutPlace } from "../../../kit/bounded-look.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
 import { valueBytes } from "../../../kit/cut-values.ts";
-import { listedById, rpc, unary } from "../../../kit/operation.ts";
+import { type Call, listedById, rpc, unary } from "../../../kit/operation.ts";
 import { instantOf, withNumbers } from "../../../kit/wkt.ts";
 import { AttributeFilterShape } from "../attributes/rules.ts";
 import { filterOfMessage } from "../attributes/wire.ts";
@@ -61,6 +62,17 @@ async function served<Found extends Run>(
   const known = found.some(waits) ? await serving.fresh(environmentId) : undefined;
   if (!known) return [...found];
   return found.map((run) => ({ ...run, unserved: waits(run) && !known.has(run.functionId) }));
+}
+
+/**
+ * Runs show nothing of events that policies hide from the caller. Which runs an attribute finds, and where it
+ * puts them, tells the value that their event gave them.
+ */
+async function openTo(call: Call, page: RunsPage, isByValue: boolean): Promise<RunsPage> {
+  const runs = [...(await withoutHiddenInputs(call, page.runs))];
+  if (!isByValue || !(await screenOfKinds(call, "event", "stream"))) return { ...page, runs };
+  const open = runs.filter((run, at) => run === page.runs[at]);
+  return withoutPlace<RunsPage>(listedById("runs")).only(page, open as never[]);
 }
 
 export const runsOperations = (runs: Runs, serving: ConnectedWorkers) => [
@@ -130,8 +142,10 @@ export const runsOperations = (runs: Runs, serving: ConnectedWorkers) => [
         statuses: words([...(status === undefined ? [] : [status]), ...(many ?? [])]),
       };
       const page = await runs.list(call.environmentId, filter);
-      const shown = await served(serving, call.environmentId, await withoutHiddenInputs(call, page.runs));
-      return { ...page, runs: shown.map((run) => cutRun(run, maxValueBytes)) };
+      const isByValue = filter.attributes !== undefined || filter.orderBy !== undefined;
+      const open = await openTo(call, page, isByValue);
+      const shown = await served(serving, call.environmentId, open.runs);
+      return { ...open, runs: shown.map((run) => cutRun(run, maxValueBytes)) };
     },
   }),
   unary({

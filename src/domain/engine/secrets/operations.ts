@@ -136,6 +136,8 @@ export const secretsOperations = (secrets: Secrets): Operation[] => [
         description: Type.Optional(described(text, "What the secret is for.")),
       }),
     },
+    // Under a name that a policy keeps from the caller, its value would reach the functions of that name.
+    about: ({ name, new_name }) => (new_name === undefined ? [name] : [name, new_name]),
     handle: ({ name, new_name, description }, call) =>
       secrets.patch(call.environmentId, name, {
         ...stated({ name: new_name, description }),

@@ -5,6 +5,7 @@ import { SvcService } from "../../../gen/svc/v1/svc_pb.ts";
 import { invalid } from "../../../kit/fault.ts";
 import { type Operation, rpc, unary } from "../../../kit/operation.ts";
 import { jsonText } from "../../../kit/payload-json.ts";
+import { aboutStep } from "../../../kit/step-id.ts";
 import { jsonOf, timestampOf } from "../../../kit/wkt.ts";
 import type { Run, Step } from "../runs/run.ts";
 import { toRunMessage, toStepMessage } from "../runs/wire.ts";
@@ -98,6 +99,7 @@ export const steeringOperations = (steering: Steering): Operation[] => [
     action: "runs:cancel",
     summary: "Replaces the output of a completed or failed step, whatever its run does.",
     input: Type.Object({ stepId: id, output: Type.Optional(Type.String()), reason }),
+    about: aboutStep,
     rpc: rpc(
       SvcService.method.patchStep,
       (m) => {

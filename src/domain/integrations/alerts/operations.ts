@@ -1,5 +1,5 @@
 import { type Static, Type } from "@sinclair/typebox";
-import { thingsOf } from "../../../gate/things.ts";
+import { allThingsOf, thingsOf } from "../../../gate/things.ts";
 import {
   AlertRuleSchema,
   AlertSchema,
@@ -77,10 +77,11 @@ const Put = Type.Object({
 const read = { action: "alerts:read", reads: true } as const;
 const manage = { action: "alerts:manage" } as const;
 
-/** Who may not see a function must not be told of it by a rule, and signs with no secret that is hidden. */
+/** Who may not see a thing must not be told of it by a rule, and signs with no secret that is hidden. */
 function aboutRule({ name, condition, function_id: id, targets }: Static<typeof Put>): (string | Thing)[] {
   const known = conditionOf(condition as ConditionName) as ReturnType<typeof conditionOf> | undefined;
-  const asked = [name, ...secretThings(targets)];
+  const named = known?.names ? allThingsOf(known.names) : [];
+  const asked = [name, ...secretThings(targets), ...named];
   if (known?.function === "none" || (!known && !id)) return asked;
   return [
     ...asked,
@@ -88,11 +89,16 @@ function aboutRule({ name, condition, function_id: id, targets }: Static<typeof 
   ];
 }
 
-/** What an alert is about, as far as it is a function. */
-const functionsOf = ({ row: { condition, subject } }: ShownAlert): Thing[] =>
-  subject !== "" && conditionOf(condition as ConditionName)?.function !== "none"
-    ? [{ type: "function", id: subject, action: "functions:read" }]
-    : [];
+/** The things that alerts name. */
+const alsoAsks = ["functions:read", "projections:read", "webhooks:read"];
+
+/** What an alert is about. */
+function thingsOfAlert({ row: { condition, subject } }: ShownAlert): Thing[] {
+  const known = conditionOf(condition as ConditionName) as ReturnType<typeof conditionOf> | undefined;
+  if (subject === "") return [];
+  if (known?.names) return thingsOf(known.names, subject);
+  return known?.function === "none" ? [] : functionThing(subject);
+}
 
 /** Words of an alert of all functions may name one that a policy hides. */
 async function shownTo<Shown extends ShownAlert>(call: Call, list: readonly Shown[]): Promise<Shown[]> {
@@ -130,7 +136,7 @@ const ruleOperations = (alerts: Alerts): Operation[] => [
   unary({
     name: "alerts.putRule",
     ...manage,
-    alsoAsks: ["functions:read", "secrets:read"],
+    alsoAsks: [...alsoAsks, "secrets:read"],
     // URLs of Slack are secrets.
     hides: ["targets"],
     summary: "Makes a rule that tells somebody when something goes wrong, or replaces the one of that name.",
@@ -264,7 +270,7 @@ const historyOperations = (alerts: Alerts): Operation[] => [
   unary({
     name: "alerts.list",
     ...read,
-    alsoAsks: ["functions:read"],
+    alsoAsks,
     summary: "What alert rules found, newest first, with what became of its messages.",
     input: List,
     output: Type.Object({
@@ -277,7 +283,7 @@ const historyOperations = (alerts: Alerts): Operation[] => [
       inputOf<typeof ListAlertsRequestSchema, Static<typeof List>>(ListAlertsRequestSchema),
       (page: AlertsPage) => messageOf(ListAlertsResponseSchema)(pageJson(page)),
     ),
-    lists: listed(({ row }: ShownAlert) => [row.id, row.rule], { under: "alerts", shows: functionsOf }),
+    lists: listed(({ row }: ShownAlert) => [row.id, row.rule], { under: "alerts", shows: thingsOfAlert }),
     async handle(input, call) {
       const page = await alerts.alerts(call.environmentId, input);
       return { ...page, alerts: await shownTo(call, page.alerts) };
@@ -286,7 +292,7 @@ const historyOperations = (alerts: Alerts): Operation[] => [
   unary({
     name: "alerts.resolve",
     ...manage,
-    alsoAsks: ["functions:read"],
+    alsoAsks,
     summary: "Resolves an alert by hand: what lasts is told again only after it was over.",
     input: Id,
     about: ({ id, rule, shows = [] }: { id: string; rule?: string; shows?: Thing[] }) => [
@@ -299,7 +305,7 @@ const historyOperations = (alerts: Alerts): Operation[] => [
     rpc: rpc(method.resolveAlert, ({ id }) => ({ id }), toAlert),
     async handle({ id }, call, permit) {
       const row = await alerts.alert(call.environmentId, id);
-      await permit({ id, rule: row.rule, shows: functionsOf({ row, deliveries: [] }) });
+      await permit({ id, rule: row.rule, shows: thingsOfAlert({ row, deliveries: [] }) });
       const [shown] = await shownTo(call, [await alerts.resolve(call.environmentId, id, call.caller.id)]);
       return shown!;
     },

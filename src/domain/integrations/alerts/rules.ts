@@ -11,6 +11,8 @@ interface KnownCondition {
   /** Numbers that a rule must give (`true`), or may, with what they are when left out. */
   bounds: Partial<Record<keyof RuleBounds, true | number>>;
   function: "needed" | "taken" | "none";
+  /** The kind of things that its alerts name, where they are not functions. */
+  names?: "projection" | "webhook";
   /** It happens at once, and is over when it has not happened for `resolve_after_ms`. */
   happens?: true;
 }
@@ -30,8 +32,8 @@ export const conditions = {
   missed_schedule: { bounds: {}, function: "taken", happens: true },
   dead_letter: { bounds: {}, function: "none" },
   breaker_open: { bounds: {}, function: "taken" },
-  projection_error: { bounds: {}, function: "none" },
-  endpoint_stopped: { bounds: {}, function: "none" },
+  projection_error: { bounds: {}, function: "none", names: "projection" },
+  endpoint_stopped: { bounds: {}, function: "none", names: "webhook" },
   quota_near: { bounds: { share: true }, function: "none" },
   integrity: { bounds: {}, function: "none" },
 } as const satisfies Record<string, KnownCondition>;

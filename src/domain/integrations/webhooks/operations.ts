@@ -1,4 +1,5 @@
 import { type Static, Type } from "@sinclair/typebox";
+import { hiderOfEvents } from "../../../gate/things.ts";
 import { WebhookService } from "../../../gen/svc/v1/webhook_pb.ts";
 import { withoutPlace } from "../../../kit/bounded-look.ts";
 import { described, maybe } from "../../../kit/described.ts";
@@ -201,7 +202,12 @@ const sourceOperations = ({ sources, flow }: Webhooks): Operation[] => [
       },
       type: "webhook",
     },
-    handle: async (_input, call) => flowJson(await flow(call.environmentId)),
+    async handle(_input, call) {
+      const { sources, edges } = await flow(call.environmentId);
+      const hides = await hiderOfEvents(call);
+      const isHidden = await Promise.all(edges.map(({ event }) => hides({ name: event })));
+      return flowJson({ sources, edges: edges.filter((_edge, at) => !isHidden[at]) });
+    },
   }),
 ];
 

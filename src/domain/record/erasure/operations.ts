@@ -7,7 +7,7 @@ import { invalid } from "../../../kit/fault.ts";
 import { type Call, type Operation, rpc, unary } from "../../../kit/operation.ts";
 import { timeBound } from "../../../kit/page.ts";
 import type { Redaction } from "../../../kit/redacted-mark.ts";
-import { runOfStep } from "../../../kit/step-id.ts";
+import { aboutStep } from "../../../kit/step-id.ts";
 import { instantOf, timestampOf, withNumbers } from "../../../kit/wkt.ts";
 import { type EndedStatus, endedStatuses } from "./rules.ts";
 import type { Eraser, Erasure } from "./service.ts";
@@ -69,7 +69,7 @@ export const erasureOperations = (erasure: Erasure): Operation[] => [
     special,
     summary: "Overwrites what one step of a run that is over was given and made.",
     input: Type.Object({ stepId: id, reason }),
-    about: ({ stepId }: { stepId: string }) => [stepId, runOfStep(stepId) ?? stepId],
+    about: aboutStep,
     rpc: rpc(SvcService.method.redactStep, (m) => ({ stepId: m.stepId, reason: m.reason }), redactionOf),
     handle: ({ stepId }, call) => erasure.redactStep(eraserOf(call), stepId),
   }),

@@ -2,11 +2,12 @@ import { Type } from "@sinclair/typebox";
 import { withoutHiddenInputs } from "../../../gate/things.ts";
 import { AuditService } from "../../../gen/svc/v1/audit_pb.ts";
 import { TimeTravelService } from "../../../gen/svc/v1/timetravel_pb.ts";
+import { withoutPlace } from "../../../kit/bounded-look.ts";
 import { parseRfc3339, rfc3339 } from "../../../kit/clock.ts";
 import { valueBytes } from "../../../kit/cut-values.ts";
 import { maybe, shape } from "../../../kit/described.ts";
 import { invalid } from "../../../kit/fault.ts";
-import { type Call, rpc, unary } from "../../../kit/operation.ts";
+import { type Call, listed, rpc, unary } from "../../../kit/operation.ts";
 import { instantOf, withNumbers } from "../../../kit/wkt.ts";
 import type { PastStep } from "./rules.ts";
 import type { History, TimelineEvent, Trail, TrailQuery } from "./service.ts";
@@ -177,6 +178,13 @@ export const historyOperations = (history: History, callTrail?: CallTrail) => [
         retentionDays: trail.retentionDays,
       }),
       { encode: trailRpcJson },
+    ),
+    // Lines of calls are of no run.
+    lists: withoutPlace(
+      listed(({ runId }: { runId: string }) => (runId === "" ? [] : [runId]), {
+        under: "events",
+        type: "run",
+      }),
     ),
     handle: (input, call) =>
       callTrail && (input.action || input.api_key_id)
