@@ -137,6 +137,8 @@ export function openConfigs({ kv, announce }: ConfigDeps) {
     async rollback(environmentId: string, name: string, revision: number): Promise<ConfigState> {
       const { data } = await found(environmentId, name, revision);
       const text = written(data ?? {});
+      // Behind a deletion it is a document more.
+      await requireRoom(environmentId, name);
       return (await change(environmentId, name, { expected: undefined, from: () => text }))!;
     },
 
