@@ -17,7 +17,7 @@ import { version } from "./kit/version.ts";
 import type { Config } from "./settings/settings.ts";
 import type { OpenStoreOptions } from "./store/open.ts";
 
-/** Telling the other nodes of a shutdown takes at most this, and so does letting go who waits for this one. */
+/** Telling the other nodes of a shutdown takes at most this, and so does letting go who waits here. */
 const drainHintMsMax = 1_000;
 
 export interface ServerOptions {

@@ -178,7 +178,7 @@ interface Begun {
   attributes: readonly unknown[];
 }
 
-/** A run shows its event by its input, and by attributes: where a policy hides the event, it comes without. */
+/** A run shows its event by input and attributes: where a policy hides the event, it comes without. */
 export async function withoutHiddenInputs<Run extends Begun>(
   call: Pick<Call, "screen">,
   runs: readonly Run[],
