@@ -50,7 +50,7 @@ export interface PlainCommand {
   operation: string;
   /** Fields that are written without a flag, in this order; one with `?` at its end may be left out. */
   takes?: readonly string[];
-  /** The list in which its first word is looked up by name where it is no id. */
+  /** The list in which its first word, or else its `id`, is looked up by name where it is no id. */
   byName?: string;
   /** Flags of other names than their field. */
   flags?: Readonly<Record<string, string>>;
@@ -60,6 +60,8 @@ export interface PlainCommand {
   /** The question before it is done; what is written as `{field}` is taken from the input. */
   confirms?: string;
   about?: string;
+  /** Of fields that the command takes otherwise than the operation. */
+  abouts?: Readonly<Record<string, string>>;
   /** Meant where a group is followed by no name of a command. */
   isDefault?: boolean;
   /** Flags that name a file with the value of a field; `data` has one anyway. */
@@ -175,6 +177,12 @@ async function keepShowing(
   io.status("");
 }
 
+/** Says what is read, with `--watch` each time that it is another. */
+export async function sayRead({ io, flags }: Asking, read: () => Promise<string>): Promise<void> {
+  if (!flags.watch) return void (await io.out(await read()));
+  await keepShowing(io, watchMsOf(flags.watch), async () => ({ text: await read(), bar: undefined }));
+}
+
 const jsonText = (value: unknown) => `${JSON.stringify(value)}\n`;
 
 /** Asks for an operation of any mode and shows what is answered. */
@@ -268,7 +276,9 @@ async function idOf(asking: Asking, list: string, { about }: OperationField, wor
 export function addPlain(group: Command, plain: PlainCommand, io: Io): Command {
   const operation = operationNamed(plain.operation);
   const { sets = {}, flags: named = {}, shows = {}, confirms } = plain;
-  const fields = operation.fields.filter((one) => !(one.name in sets) && !isTwin(one, operation.fields));
+  const fields = operation.fields
+    .filter((one) => !(one.name in sets) && !isTwin(one, operation.fields))
+    .map((one) => ({ ...one, about: plain.abouts?.[one.name] ?? one.about }));
   const taken = takenBy(plain, fields);
   const command = group
     .command(plain.name, { isDefault: plain.isDefault === true })
@@ -327,7 +337,7 @@ export function addPlain(group: Command, plain: PlainCommand, io: Io): Command {
     if (missing) throw usage(`--${flagNames.get(missing)} is needed: ${missing.about}`);
     const asking = askingOf(io, options);
     if (confirms !== undefined) await confirm(question(confirms, input), options, io);
-    const first = taken[0]?.field;
+    const first = taken[0]?.field ?? fields.find(({ name }) => name === "id");
     if (plain.byName && first)
       input[first.name] = await idOf(asking, plain.byName, first, String(input[first.name]));
     try {

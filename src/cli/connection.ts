@@ -47,7 +47,7 @@ export function keyIn(file: string): string {
   return key;
 }
 
-function urlOf(text: string): string {
+export function urlOf(text: string): string {
   const named = /^https?:\/\//.test(text) ? text : `http://${text}`;
   if (!URL.canParse(named)) throw usage(`--server: must be a URL such as ${serverDefault}`);
   return named.replace(/\/+$/, "");

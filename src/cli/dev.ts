@@ -7,6 +7,7 @@ import { announceServer, ownAddress } from "../kit/discovery-file.ts";
 import type { Log } from "../kit/log.ts";
 import { logLines } from "../kit/log-lines.ts";
 import { createClient, type Delivery, SvcError } from "../sdk/index.ts";
+import { runWord } from "../sdk/wire/pause-words.ts";
 import { type Config, parseSettings } from "../settings/settings.ts";
 import { call, type Input } from "./call.ts";
 import { connect } from "./connection.ts";
@@ -46,6 +47,7 @@ interface RunFrameData {
   runId?: string;
   functionId?: string;
   status?: string;
+  pauseReason?: string;
   name?: string;
   timestamp?: string;
   error?: { message?: string };
@@ -62,11 +64,11 @@ export function frameLine(
   { topic, data }: Pick<Delivery, "topic" | "data">,
   paint: Paint,
 ): string | undefined {
-  const { runId = "", functionId, status = "", name, timestamp, error } = data as RunFrameData;
+  const { runId = "", functionId, status = "", pauseReason, name, timestamp, error } = data as RunFrameData;
   const time = paint.dim(timestamp === undefined ? "" : localTime(timestamp).slice(11));
   const isStep = topic.includes(".step.");
   if (isStep && !/\.(completed|failed)$/.test(topic)) return undefined;
-  const word = isStep ? topic.slice(topic.lastIndexOf(".") + 1) : status;
+  const word = isStep ? topic.slice(topic.lastIndexOf(".") + 1) : runWord(status, pauseReason);
   const shown = (words[word]?.(paint) ?? paint.busy)(word);
   const what = isStep ? `  step ${cellOf(name)}` : paint.strong(cellOf(functionId));
   const why = error?.message ? `: ${cellOf(error.message)}` : "";

@@ -9,7 +9,10 @@ import { localTime } from "./show.ts";
 /** Objects that may be written as `key=value` on a command line. */
 const pairs = new Set(["metadata", "headers", "eventHandlers"]);
 
-const secretNames = new Set(["password", "current_password", "new_password", "verifySecret", "new_value"]);
+const secretNames = new Set([
+  ...["password", "current_password", "new_password"],
+  ...["verifySecret", "new_value", "client_secret"],
+]);
 
 /** What opens something, and must not stand among arguments. */
 export const isSecret = (name: string): boolean => secretNames.has(name);

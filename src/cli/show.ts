@@ -83,12 +83,23 @@ function coloured(text: string, shown: string, paint: Paint): string {
 
 type TableRow = Readonly<Record<string, unknown>>;
 
+/** What callers wrote, and may copy: it stays JSON. */
+const payloads = new Set(["data", "input", "output", "state", "value", "metadata", "eventData", "error"]);
+
+/** Words such as roles, which a line has room for. */
+const isWords = (value: unknown): value is string[] =>
+  Array.isArray(value) && value.every((one) => typeof one === "string");
+
+const lineOf = (name: string, value: unknown): string =>
+  isWords(value) && !payloads.has(name) ? value.map(cellOf).join(", ") : cellOf(value);
+
 const scalar = (value: unknown) => typeof value !== "object" || value === null;
 const columnsShown = 7;
 
-/** The columns where a command chooses none: the scalar fields that some row has. */
+/** The columns where a command chooses none: fields of some row that are a value or words. */
 function columnsOf(rows: readonly TableRow[]): string[] {
-  const names = new Set(rows.flatMap((row) => Object.keys(row).filter((name) => scalar(row[name]))));
+  const fits = (value: unknown) => scalar(value) || isWords(value);
+  const names = new Set(rows.flatMap((row) => Object.keys(row).filter((name) => fits(row[name]))));
   return [...names].slice(0, columnsShown);
 }
 
@@ -125,7 +136,7 @@ export function tableOf(
   { columns = columnsOf(rows), io, paint }: { columns?: readonly string[] | undefined; io: Io; paint: Paint },
 ): string {
   if (rows.length === 0) return `${paint.dim("none")}\n`;
-  const texts = rows.map((row) => columns.map((column) => cellOf(valueAt(row, column))));
+  const texts = rows.map((row) => columns.map((column) => lineOf(column, valueAt(row, column))));
   const titles = columns.map((column) => shownText(titleOf(column)));
   const wanted = titles.map((title, at) =>
     Math.max(title.length, ...texts.map((cells) => cells[at]!.length)),
@@ -148,8 +159,6 @@ const isRow = (value: unknown): value is TableRow =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 
 const shortJsonMax = 80;
-/** What callers wrote, and may copy: it stays JSON. */
-const payloads = new Set(["data", "input", "output", "state", "value", "metadata", "eventData", "error"]);
 
 /** One thing: a line a field, and the same below it; lists of things are tables of their scalar fields. */
 export function detailsOf(value: TableRow, { io, paint }: { io: Io; paint: Paint }): string {
@@ -161,7 +170,7 @@ export function detailsOf(value: TableRow, { io, paint }: { io: Io; paint: Paint
   const indent = "\n".padEnd(width + 3);
   const inside = { ...io, columns: io.columns - width - 2 };
   const shownOf = (name: string, one: unknown): string => {
-    const text = cellOf(one);
+    const text = lineOf(name, one) || "none";
     if (scalar(one) || text.length < shortJsonMax) return coloured(text, text, paint);
     const isList = Array.isArray(one) && one.every((item) => isRow(item) && Object.values(item).some(scalar));
     if (isList) return tableOf(one, { io: inside, paint }).trimEnd();

@@ -2,6 +2,7 @@ import type { Command } from "commander";
 import { firstFrame, type Stacked } from "../kit/error-frame.ts";
 import { shownText } from "../kit/shown-text.ts";
 import { SvcError } from "../sdk/index.ts";
+import { runWord } from "../sdk/wire/pause-words.ts";
 import type { Input } from "./call.ts";
 import { addCommon, ask, askingOf, type CommonFlags } from "./command.ts";
 import type { Io } from "./io.ts";
@@ -291,7 +292,7 @@ export async function explain(ask: AskServer, id: string): Promise<Why> {
   if (run.phase) because.push(`it is ${run.phase}`);
   if (run.compensationFailed) because.push(`${run.compensationFailed} of its compensations failed for good`);
   if (run.parentRunId) next.push(`svc why ${run.parentRunId}`);
-  return { run: id, status, because, next };
+  return { run: id, status: runWord(status, run.pauseReason), because, next };
 }
 
 /** `svc why RUN`: a run failed, or does not move; what now? */

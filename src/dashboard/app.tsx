@@ -1,6 +1,7 @@
 import { Component, type ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { messageOf } from "./lib/api.ts";
+import { plain } from "./lib/format.ts";
 import { firstReads } from "./lib/hooks.ts";
 import { addShortcuts, followKeys } from "./lib/keys.ts";
 import { live } from "./lib/live.ts";
@@ -97,7 +98,7 @@ function Signed() {
   const [isSearching, setSearching] = useState(false);
   const [isHelping, setHelping] = useState(false);
   const [hasMenu, setMenu] = useState(false);
-  const { org, environment, page } = address.value;
+  const { org, environment, page, rest } = address.value;
   const entry = pageAt(page);
 
   const isKnown = environment !== "" && org === viewer.value?.org_id && isEnvironment(environment);
@@ -111,8 +112,8 @@ function Signed() {
   }, []);
   useEffect(() => setMenu(false), [pageKey.value]);
   useEffect(() => {
-    document.title = entry ? `${entry.name} · svc` : "svc";
-  }, [entry]);
+    document.title = [...rest.map(plain), entry?.name ?? "", "svc"].filter(Boolean).join(" · ");
+  }, [entry, pageKey.value]);
   useEffect(() => {
     const forget = addShortcuts([
       ...offeredPages().map(({ key, name, path }) => ({

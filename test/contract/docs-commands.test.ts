@@ -1,4 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { rawCommands } from "../../src/cli/raw-commands.ts";
 import { type Cli, makeCli } from "../support/cli.ts";
 import { docsCommands } from "../support/docs-blocks.ts";
@@ -51,6 +53,7 @@ describe("the lines of svc in the documentation", () => {
   /** What the pages name by words of a reader's own. */
   async function furnish(): Promise<void> {
     await ask("SvcService", "RegisterFunction", { id: "charge", triggers: [{ event: "order.placed" }] });
+    writeFileSync(join(cli.folder, "client-secret.txt"), "what the provider gave\n");
     await server.api("/api/v1/kv/buckets", { body: { name: "carts" } });
     await server.api("/api/v1/kv/buckets/carts/keys/ada", { method: "PUT", body: "one" });
     const handler = "order.placed=INSERT INTO proj_orders (id) VALUES (:event_id)";

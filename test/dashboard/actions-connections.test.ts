@@ -191,6 +191,15 @@ describe.each(engines)("what is done with connections in the dashboard on %s", (
       await until(async () => (await rpc("AlertService", "GetAlertRule", { name: "lost" })).silencedUntil, {
         about: "the silence",
       });
+      // An emptied number is none: the silence would end.
+      await on.press("Silence…", rule);
+      const hours = on.page.getByLabel("Hours", { exact: true });
+      await hours.press("Control+a");
+      await hours.press("Delete");
+      await on.press("Silence", on.page.getByRole("dialog"));
+      expect(await hours.evaluate((field: HTMLInputElement) => field.validity.valueMissing)).toBe(true);
+      await on.page.keyboard.press("Escape");
+      expect((await rpc("AlertService", "GetAlertRule", { name: "lost" })).silencedUntil).toBeString();
       await on.send({ opens: "Delete…", within: rule, sends: "Delete the rule" });
       await on.told("No rules");
     });
@@ -224,6 +233,7 @@ describe.each(engines)("what is done with connections in the dashboard on %s", (
 
       await on.send({ opens: "Change…", typed: { Name: "the ledger" }, sends: "Change" });
       await on.heading("the ledger");
+      expect(await on.page.title()).toBe(`${id} · Webhooks out · svc`);
       await on.press("Pause");
       await on.heading("Paused");
       await on.press("Continue");

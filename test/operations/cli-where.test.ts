@@ -85,6 +85,12 @@ test("a name stands for the id of what has it, and for none of two", async () =>
   const made = await cli.run(["apikey", "create", "clerk", "--role-ids", "viewer", "--json"]);
   const { id } = JSON.parse(made.out);
   expect(JSON.parse((await cli.run(["apikey", "get", "clerk", "--json"])).out)).toMatchObject({ id });
+  expect(
+    (await cli.run(["apikey", "create", "brief", "--role-ids", "viewer", "--expires-in", "30d"])).code,
+  ).toBe(0);
+  expect((await cli.run(["apikey", "list"])).out).toMatch(
+    /LAST USED AT[\s\S]*clerk +ifkey_\S+ +role_viewer /,
+  );
   const [, twin] = await Promise.all(
     ["other", "clerk"].map((name) => cli.run(["apikey", "create", name, "--role-ids", "viewer", "--json"])),
   );
@@ -109,4 +115,71 @@ test("lists without items are lists", async () => {
     [["runs", "--function", "nobody"], "runs"],
   ] as const)
     expect(JSON.parse((await cli.run([...words, "--json"])).out)).toMatchObject({ [field]: [] });
+});
+
+test("what is read is said again when it is another, whatever the command makes of the answer", async () => {
+  const { runId } = await runOnce(server, "watched", { status: "completed", output: 1 });
+  await server.api("/api/v1/kv/buckets", { body: { name: "seen" } });
+  await server.api("/api/v1/kv/buckets/seen/keys/a", { method: "PUT", body: "one" });
+  const lines: [words: string[], changes: () => Promise<unknown>][] = [
+    [
+      ["kv", "get", "seen", "a"],
+      () => server.api("/api/v1/kv/buckets/seen/keys/a", { method: "PUT", body: "two" }),
+    ],
+    [
+      ["sql", "SELECT count(*) AS n FROM events"],
+      () => server.rpc("SvcService", "Emit", { event: "seen.more" }),
+    ],
+  ];
+  for (const [words, change] of lines) {
+    let isChanged = false;
+    const { code, out } = await cli.run([...words, "--jsonl", "--watch", "0.2"], {
+      onOut(text, stop) {
+        if (text.trim().split("\n").length > 1) stop();
+        if (!isChanged) void change();
+        isChanged = true;
+      },
+    });
+    expect([words[0], code, new Set(out.trim().split("\n")).size]).toEqual([words[0], 0, 2]);
+  }
+  for (const words of [["usage"], ["inspect", runId]]) {
+    const { code, err } = await cli.run([...words, "--watch", "0.2"], { onOut: (_text, stop) => stop() });
+    expect([code, err]).toEqual([0, ""]);
+  }
+  expect((await cli.run(["sql", "SELECT 1 AS one", "--timeout", "4s"])).code).toBe(0);
+  const raw = await cli.run(["kv", "get", "seen", "a", "--raw", "--watch"]);
+  expect([raw.code, raw.err]).toEqual([2, "svc: --raw and --watch: choose one\n"]);
+});
+
+test("a run is called by one word, a secret is no argument, and a token is not replaced unasked", async () => {
+  const { runs } = JSON.parse((await cli.run(["runs", "--paused", "held", "--json"])).out);
+  expect((await cli.run(["why", runs[0].id])).out).toContain(`${runs[0].id} is held`);
+  const issuer = ["issuer", "create", "Ours", "--issuer", "https://login.example.com", "--client-id", "svc"];
+  const shown = await cli.run([...issuer, "--client-secret", "hush-hush"]);
+  expect([shown.code, shown.err]).toEqual([
+    2,
+    expect.stringContaining("--client-secret: others on this machine"),
+  ]);
+  const made = await cli.run([...issuer, "--client-secret", "-", "--json"], { input: "hush-hush\n" });
+  expect([made.code, JSON.parse(made.out).has_secret]).toEqual([0, true]);
+  const { id } = JSON.parse((await cli.run(["webhook", "create", "--event-prefix", "hub", "--json"])).out);
+  const asked = await cli.run(["webhook", "rotate-token", id]);
+  expect([asked.code, asked.err]).toEqual([2, expect.stringContaining("ends at once")]);
+  const own = makeCli({ SVC_API_KEY: server.adminKey });
+  try {
+    const { host } = new URL(server.url);
+    expect((await own.run(["profile", "add", "near", "--server", host])).code).toBe(0);
+    expect((await own.run(["runs", "--profile", "near"])).code).toBe(0);
+  } finally {
+    own.remove();
+  }
+});
+
+test("lists of functions and workers say which event starts what, and who serves it", async () => {
+  const triggers = [{ event: "cart.left", expression: "data.total > 1" }, { cron: "0 9 * * *" }];
+  await server.rpc("SvcService", "RegisterFunction", { id: "remind", triggers });
+  expect((await cli.run(["function", "list"])).out).toMatch(
+    /^remind +active +1 +cart\.left \(if\), 0 9 \* \* \* /m,
+  );
+  expect((await cli.run(["worker", "list"])).out).toMatch(/^worker-of-watched\S* +watched /m);
 });

@@ -90,10 +90,10 @@ export const cliCases: readonly CliCase[] = [
     debounce list
     batch list
     batch list --function made-{p}
-    debounce cancel --env-id env_default --function none --key bm9uZQ --yes
+    debounce cancel --env-id env_default --function none --key none --yes
     schedule list
     circuit-breaker list
-    circuit-breaker reset bm9uZXxub25l
+    circuit-breaker reset 'none|none'
     function archive made-{p} --yes
     function delete made-{p} --yes
     event list --limit 3 => event
@@ -187,7 +187,7 @@ export const cliCases: readonly CliCase[] = [
     webhook update {hook} --name hooked-{p}
     webhook deliveries {hook}
     webhook test --source-id {hook} --body {}
-    webhook rotate-token {hook}
+    webhook rotate-token {hook} --yes
     webhook rotate-secret {hook} --verify-secret @password
     webhook delete {hook} --yes
     webhook send {open} --token {token} --payload {"n":1}
@@ -224,7 +224,7 @@ export const cliCases: readonly CliCase[] = [
     env update {environment} --color #112233
     env rotate-key {environment} --yes
     usage --by function --format csv
-    quota get --id {environment}
+    quota get --id default
     quota set --id {environment} --runs-per-minute 5
     retention get
     retention set --days 30 --yes

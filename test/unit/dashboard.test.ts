@@ -64,6 +64,54 @@ describe("what the dashboard works out by itself", () => {
     }
   });
 
+  test("so does a run that waited for signals, for several things, and for a run that it started", async () => {
+    const target = createFunction({ id: "waits", event: "order.placed" }, async ({ step }) => {
+      const child = await step.invokeAsync("bill", { input: { sum: 1 } });
+      const signals = [await step.waitForSignal("add"), await step.waitForSignal("add")];
+      const first = await step.waitForAny("first", {
+        paid: { event: "order.paid" },
+        left: { event: "order.left" },
+      });
+      const all = await step.waitForAll("all", {
+        sent: { event: "order.sent" },
+        cart: { stream: "c1", version: 3 },
+      });
+      const key = await step.waitForKey("locks", "a", { exists: true });
+      const bill = await step.waitForRun(child.runId);
+      await step.emit("order.closed", {});
+      return { signals, first: first?.name, all: all?.cart, exists: key?.exists, bill: bill?.output };
+    });
+    const result = await testFunction(target)
+      .mockInvoke("bill", "2 EUR")
+      .mockStep("emit.order.closed", { eventId: "evt_1", runIds: [] })
+      .signal("add", { n: 1 })
+      .signal("add", null)
+      .on("order.paid", () => ({ by: "ada" }))
+      .on("order.sent", () => null)
+      .stream("c1", 3)
+      .key("locks", "a", 1)
+      .run({});
+    const { status, output, error } = result;
+    expect(error).toBeUndefined();
+    // As the server names them, which has one type for all waits.
+    const names = [
+      "",
+      "signal add",
+      "signal add",
+      "order.paid, order.left",
+      "order.sent, stream c1",
+      "key locks/a",
+    ];
+    const steps = result.steps.map(({ id, type, ...step }, sequence) => ({
+      ...{ ...step, stepId: id, sequence, waitEventName: names[sequence] ?? "run run_child_bill" },
+      type: type.startsWith("wait") ? "wait_for_event" : type.replace(/_async$/, ""),
+    }));
+    const run = { id: "run_1", functionId: "waits", eventName: "order.placed", status, error };
+    const shown = { run: run as unknown as RunView, input: {}, output };
+    const children = new Map(steps.map(({ stepId }) => [stepId, "bill"]));
+    await runCopied(sdkTestOf(shown, steps as unknown as StepView[], children), target);
+  });
+
   test("no two pages of an area have one key behind g", async () => {
     const table = await Bun.file(join(import.meta.dir, "../../src/dashboard/pages.tsx")).text();
     const areas = table.split(/^export const pages\b/m);

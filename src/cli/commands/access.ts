@@ -5,10 +5,10 @@ import { addPlatformLogin } from "../login.ts";
 const things = (
   what: string,
   group: string,
-  { updates = true } = {},
+  { updates = true, columns }: { updates?: boolean; columns?: readonly string[] } = {},
   byName = `${group}.list`,
 ): PlainCommand[] => [
-  { name: "list", operation: byName },
+  { name: "list", operation: byName, shows: { columns } },
   { name: "get", operation: `${group}.get`, takes: ["id"], byName, shows: { items: "" } },
   { name: "create", operation: `${group}.create`, shows: { items: "" } },
   ...(updates
@@ -16,6 +16,11 @@ const things = (
     : []),
   { name: "delete", operation: `${group}.delete`, takes: ["id"], byName, confirms: `Delete ${what} {id}?` },
 ];
+
+const keyColumns = ["id", "name", "key_prefix", "role_ids", "environment_id", "last_used_at", "expires_at"];
+/** Those of the platform have `role_ids`, and may be inactive. */
+const userColumns = ["id", "email", "name", "roles", "last_login_at", "created_at"];
+const platformColumns = ["id", "email", "name", "role_ids", "is_active", "last_login_at"];
 
 const named = (what: string, group: string) =>
   things(what, group).map((one) => (one.name === "create" ? { ...one, takes: ["name"] } : one));
@@ -74,7 +79,7 @@ export const accessGroups: readonly Group[] = [
     name: "apikey",
     about: "API keys.",
     plain: [
-      { name: "list", operation: "keys.list" },
+      { name: "list", operation: "keys.list", shows: { columns: keyColumns } },
       { name: "get", operation: "keys.get", takes: ["id"], byName: "keys.list", shows: { items: "" } },
       { name: "create", operation: "keys.create", takes: ["name"], shows: { items: "" } },
       {
@@ -99,7 +104,7 @@ export const accessGroups: readonly Group[] = [
     name: "user",
     about: "Users of an org.",
     plain: [
-      ...things("user", "users"),
+      ...things("user", "users", { columns: userColumns }),
       { name: "password", operation: "users.changePassword", takes: ["id"], byName: "users.list" },
       {
         name: "end-sessions",
@@ -182,7 +187,11 @@ export const accessGroups: readonly Group[] = [
     ],
     more: addPlatformLogin,
     groups: [
-      { name: "users", about: "Users of the platform.", plain: things("user", "platform.users") },
+      {
+        name: "users",
+        about: "Users of the platform.",
+        plain: things("user", "platform.users", { columns: platformColumns }),
+      },
       {
         name: "sessions",
         about: "Sign-in sessions of the platform's users.",

@@ -2,7 +2,7 @@ import type { Command } from "commander";
 import { csv } from "../../kit/csv.ts";
 import { durationMs } from "../../sdk/wire/duration.ts";
 import type { Input } from "../call.ts";
-import { type Asking, addPlain, ask, askAndShow, askingOf, type PlainCommand } from "../command.ts";
+import { type Asking, addPlain, ask, askAndShow, askingOf, type PlainCommand, sayRead } from "../command.ts";
 import type { LoneCommand } from "../group.ts";
 import { refused, usage } from "../io.ts";
 import { callMarginMs, waitMsDefault } from "../limits.ts";
@@ -131,19 +131,27 @@ const sql: PlainCommand = {
   name: "sql",
   operation: "query.execute",
   takes: ["query"],
-  flags: { timeoutMs: "timeout", timeout_ms: "timeout" },
-  flagsToo: [["--format <word>", `One of ${sqlForms.join(", ")}.`]],
-  async does(asking, input, { format }) {
+  sets: { timeoutMs: undefined },
+  flagsToo: [
+    ["--format <word>", `One of ${sqlForms.join(", ")}.`],
+    ["--timeout <time>", "How long it may take, as 500ms [5s]."],
+  ],
+  async does(asking, given, { format, timeout }) {
     const { io, form } = asking;
+    const input = { ...given, ...(timeout !== undefined && { timeoutMs: msOf(timeout, "--timeout", 0) }) };
     if (format !== undefined && !sqlForms.some((one) => one === format))
       throw usage(`--format: must be one of ${sqlForms.join(", ")}, not ${format}`);
-    const answer = await ask<Queried>(asking, "query.execute", input);
-    if (form === "json") return void (await io.out(shown(answer, "json", { io })));
-    const rows = rowsOf(answer);
-    if (format === "csv") await io.out(csvOf(answer));
-    else if (format === "json") await io.out(shown(rows, "json", { io }));
-    else await io.out(shown(rows, format === "jsonl" ? "jsonl" : form, { io, columns: answer.columns }));
-    if (answer.truncated) io.note("rows were left out: --max-rows, or a narrower query");
+    let isCut = false;
+    await sayRead(asking, async () => {
+      const answer = await ask<Queried>(asking, "query.execute", input);
+      if (form === "json") return shown(answer, "json", { io });
+      isCut = answer.truncated === true;
+      const rows = rowsOf(answer);
+      if (format === "csv") return csvOf(answer);
+      if (format === "json") return shown(rows, "json", { io });
+      return shown(rows, format === "jsonl" ? "jsonl" : form, { io, columns: answer.columns });
+    });
+    if (isCut) io.note("rows were left out: --max-rows, or a narrower query");
   },
 };
 
@@ -157,8 +165,10 @@ const inspect: PlainCommand = {
     if (input.timestamp !== undefined)
       return askAndShow(asking, operationNamed("timetravel.state"), input, { items: "" });
     const columns = ["timestamp", "eventType", "stepName", "summary"];
+    const { io, form, flags } = asking;
+    if (flags.watch)
+      return askAndShow(asking, operationNamed("timetravel.timeline"), input, { columns, items: "events" });
     const answer = await ask<{ events?: unknown[] }>(asking, "timetravel.timeline", input);
-    const { io, form } = asking;
     if (form !== "people" || answer.events?.length)
       return void (await io.out(shown(answer, form, { io, columns, items: "events" })));
     io.note("nothing was recorded, because its function has no recording: its steps are");

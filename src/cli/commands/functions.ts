@@ -1,7 +1,28 @@
-import type { PlainCommand } from "../command.ts";
+import { askAndShow, type PlainCommand } from "../command.ts";
 import type { Group } from "../group.ts";
+import { usage } from "../io.ts";
+import { operationNamed } from "../operations.ts";
 
-const columns = ["id", "status", "version", "executionMode", "updatedAt"];
+const columns = ["id", "status", "version", "startedBy", "executionMode", "updatedAt"];
+
+interface TriggerShown {
+  event?: string;
+  cron?: string;
+  expression?: string;
+}
+
+const startOf = ({ event, cron, expression }: TriggerShown): string =>
+  `${event || cron || ""}${expression ? " (if)" : ""}`;
+
+/** A key as its list shows it, as the path of an operation takes it. */
+const keyed = (operation: string): NonNullable<PlainCommand["does"]> => {
+  return (asking, { key = "", ...input }) => {
+    if (key === "") throw usage("--key is needed, as the list shows it");
+    return askAndShow(asking, operationNamed(operation), {
+      ...{ ...input, key: Buffer.from(String(key)).toString("base64url") },
+    });
+  };
+};
 
 export const listDeployments: PlainCommand = {
   name: "list",
@@ -15,7 +36,14 @@ export const functionGroups: readonly Group[] = [
     name: "function",
     about: "Functions: versions, pause, rollback.",
     plain: [
-      { name: "list", operation: "functions.list", shows: { columns, items: "functions" } },
+      {
+        name: "list",
+        operation: "functions.list",
+        shows: {
+          ...{ columns, items: "functions" },
+          row: (one) => ({ ...one, startedBy: ((one.triggers ?? []) as TriggerShown[]).map(startOf) }),
+        },
+      },
       { name: "get", operation: "functions.get", takes: ["id"], shows: { items: "" } },
       { name: "register", operation: "functions.register", takes: ["id"], shows: { items: "" } },
       {
@@ -72,7 +100,15 @@ export const functionGroups: readonly Group[] = [
   {
     name: "worker",
     about: "Workers that are connected.",
-    plain: [{ name: "list", operation: "workers.list" }],
+    plain: [
+      {
+        name: "list",
+        operation: "workers.list",
+        shows: {
+          columns: ["id", "function_ids", "deployment", "active_jobs", "max_concurrent", "last_heartbeat"],
+        },
+      },
+    ],
   },
   {
     name: "capacity",
@@ -101,6 +137,9 @@ export const functionGroups: readonly Group[] = [
         operation: "debounce.cancel",
         flags: { envID: "env-id", fnID: "function", key: "key" },
         confirms: "Cancel what waits? Its events start no run.",
+        about: "Cancels what waits under a --key, as debounce list shows it: its event starts no run.",
+        abouts: { key: "The debounce_key of the list; entries of all kinds that have it go." },
+        does: keyed("debounce.cancel"),
       },
     ],
   },
@@ -137,7 +176,11 @@ export const functionGroups: readonly Group[] = [
     aliases: ["breaker"],
     plain: [
       { name: "list", operation: "breakers.list" },
-      { name: "reset", operation: "breakers.reset", takes: ["key"] },
+      {
+        ...{ name: "reset", operation: "breakers.reset", takes: ["key"], does: keyed("breakers.reset") },
+        about: "Closes a breaker, so that its endpoint is called again.",
+        abouts: { key: "The key of the list: 'FUNCTION|URL'." },
+      },
     ],
   },
 ];

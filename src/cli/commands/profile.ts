@@ -2,7 +2,7 @@ import { resolve } from "node:path";
 import type { Command } from "commander";
 import { stated } from "../../kit/stated.ts";
 import { addCommon, type CommonFlags, formOf } from "../command.ts";
-import { keyIn } from "../connection.ts";
+import { keyIn, urlOf } from "../connection.ts";
 import type { Group } from "../group.ts";
 import { type Io, refused, usage } from "../io.ts";
 import { type Profile, type Profiles, profileName, readProfiles, writeProfiles } from "../profiles.ts";
@@ -22,13 +22,13 @@ interface AddFlags extends CommonFlags {
 async function add(name: string, { server, env, asOrg, keyFile, withKey }: AddFlags, io: Io): Promise<void> {
   if (!profileName.test(name))
     throw usage(`a profile's name has letters, digits, . _ -, at most 64, not ${name}`);
-  if (server !== undefined && !URL.canParse(server)) throw usage("--server: must be a URL");
   if (withKey && keyFile !== undefined) throw usage("--with-key and --key-file: choose one");
   const file = keyFile === undefined ? undefined : resolve(io.folder, keyFile);
   if (file !== undefined) keyIn(file);
   const profiles = readProfiles(io);
   const profile: Profile = {
-    ...stated({ server, environment: env, org: asOrg, keyFile: file }),
+    ...(server !== undefined && { server: urlOf(server) }),
+    ...stated({ environment: env, org: asOrg, keyFile: file }),
     ...(withKey && { key: await secretText(io, undefined, "Key: ") }),
   };
   const next = { current: profiles.current ?? name, profiles: { ...profiles.profiles, [name]: profile } };

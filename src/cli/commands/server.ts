@@ -48,8 +48,8 @@ export const serverGroups: readonly Group[] = [
     name: "quota",
     about: "What an environment may use, and what of it is used.",
     plain: [
-      { name: "get", operation: "quotas.get", shows: { items: "" } },
-      { name: "set", operation: "quotas.set", shows: { items: "" } },
+      { name: "get", operation: "quotas.get", byName: "environments.list", shows: { items: "" } },
+      { name: "set", operation: "quotas.set", byName: "environments.list", shows: { items: "" } },
     ],
   },
 ];

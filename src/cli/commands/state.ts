@@ -1,6 +1,7 @@
-import { ask, type PlainCommand } from "../command.ts";
+import { ask, type PlainCommand, sayRead } from "../command.ts";
 import { addConfigFiles } from "../config-file.ts";
 import type { Group } from "../group.ts";
+import { usage } from "../io.ts";
 import { addSecretSet } from "../secret.ts";
 import { shown } from "../show.ts";
 
@@ -23,17 +24,23 @@ const getKey: PlainCommand = {
   name: "get",
   operation: "kv.get",
   takes: ["bucket", "key"],
+  about: "The value of a key: the newest, or that of a revision which is still kept. In JSON it is base64.",
   flagsToo: [["--raw", "The value alone, as the bytes that it is."]],
   async does(asking, input, { raw }) {
-    const { io, form } = asking;
-    const answer = await ask<StoredKey>(asking, "kv.get", input);
-    const { value = "" } = answer;
-    if (raw) return void (await io.out(Buffer.from(value, "base64")));
-    await io.out(
-      shown(form === "people" ? { ...answer, value: textOf(value) } : answer, form, { io, items: "" }),
-    );
+    const { io, form, flags } = asking;
+    if (raw && flags.watch) throw usage("--raw and --watch: choose one");
+    const read = () => ask<StoredKey>(asking, "kv.get", input);
+    if (raw) return void (await io.out(Buffer.from((await read()).value ?? "", "base64")));
+    await sayRead(asking, async () => {
+      const answer = await read();
+      const said = form === "people" ? { ...answer, value: textOf(answer.value ?? "") } : answer;
+      return shown(said, form, { io, items: "" });
+    });
   },
 };
+
+const onlyThen =
+  "With --if-none-match '*' only where there is none, with --if-match REVISION only at that revision.";
 
 /** Keys and values, config documents, secrets. */
 export const stateGroups: readonly Group[] = [
@@ -58,8 +65,19 @@ export const stateGroups: readonly Group[] = [
         takes: ["bucket", "key"],
         shows: { items: "revisions" },
       },
-      { name: "put", operation: "kv.put", takes: ["bucket", "key"], flags: { body: "value" } },
-      { name: "delete", operation: "kv.delete", takes: ["bucket", "key"] },
+      {
+        name: "put",
+        operation: "kv.put",
+        takes: ["bucket", "key"],
+        flags: { body: "value" },
+        about: `Sets a key to --value, as it is. ${onlyThen}`,
+      },
+      {
+        name: "delete",
+        operation: "kv.delete",
+        takes: ["bucket", "key"],
+        about: "Deletes a key; with --purge also the values before it.",
+      },
       { name: "watch", operation: "kv.watch", takes: ["bucket"] },
     ],
   },
@@ -75,6 +93,7 @@ export const stateGroups: readonly Group[] = [
         takes: ["name"],
         flags: { body: "data" },
         shows: { items: "" },
+        about: `Sets a document to --data. ${onlyThen}`,
       },
       {
         name: "patch",
@@ -82,11 +101,18 @@ export const stateGroups: readonly Group[] = [
         takes: ["name"],
         flags: { body: "data" },
         shows: { items: "" },
+        about: "Puts the fields of --data over those of a document.",
       },
       { name: "history", operation: "config.history", takes: ["name"], shows: { items: "history" } },
       { name: "rollback", operation: "config.rollback", takes: ["name", "revision"], shows: { items: "" } },
       { name: "watch", operation: "config.watch", takes: ["name"] },
-      { name: "delete", operation: "config.delete", takes: ["name"], confirms: "Delete config {name}?" },
+      {
+        name: "delete",
+        operation: "config.delete",
+        takes: ["name"],
+        confirms: "Delete config {name}?",
+        about: "Deletes a document; one that does not exist is deleted already.",
+      },
     ],
     more: addConfigFiles,
   },

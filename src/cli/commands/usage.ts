@@ -1,5 +1,5 @@
 import { sheet } from "../../kit/csv.ts";
-import { ask, type PlainCommand } from "../command.ts";
+import { ask, type PlainCommand, sayRead } from "../command.ts";
 import { usage } from "../io.ts";
 import { shown } from "../show.ts";
 
@@ -26,19 +26,19 @@ export const usageCommand: PlainCommand = {
     const { io, form } = asking;
     if (!formats.includes(`${format}`))
       throw usage(`--format: must be one of ${formats.join(", ")}, not ${format}`);
-    const answer = await ask<UsageShown>(asking, "usage.list", input);
-    const { rows = [], total = {} } = answer;
     const isByFunction = input.group_by === "function";
     const columns = [...counted, ...(isByFunction ? [] : ofDays)];
     const first = isByFunction ? "function_id" : "day";
-    if (form !== "people") return void (await io.out(shown(answer, form, { io, items: "rows" })));
-    if (format === "csv") {
-      const cells = rows.map((row) => [row[first], ...columns.map((name) => row[name])]);
-      return void (await io.out(
-        sheet([[first, ...columns], ...cells.map((row) => row.map((one) => `${one ?? ""}`))]),
-      ));
-    }
-    const named = [...rows, { ...total, day: "total" }].map((row) => ({ ...row, [first]: nameOf(row) }));
-    await io.out(shown(rows.length === 0 ? [] : named, form, { io, columns: [first, ...columns] }));
+    await sayRead(asking, async () => {
+      const answer = await ask<UsageShown>(asking, "usage.list", input);
+      const { rows = [], total = {} } = answer;
+      if (form !== "people") return shown(answer, form, { io, items: "rows" });
+      if (format === "csv") {
+        const cells = rows.map((row) => [row[first], ...columns.map((name) => row[name])]);
+        return sheet([[first, ...columns], ...cells.map((row) => row.map((one) => `${one ?? ""}`))]);
+      }
+      const named = [...rows, { ...total, day: "total" }].map((row) => ({ ...row, [first]: nameOf(row) }));
+      return shown(rows.length === 0 ? [] : named, form, { io, columns: [first, ...columns] });
+    });
   },
 };

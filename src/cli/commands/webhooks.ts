@@ -37,7 +37,10 @@ export const webhookGroups: readonly Group[] = [
       },
       { name: "test", operation: "webhooks.test", shows: { items: "" } },
       { name: "rotate-secret", operation: "webhooks.rotateSecret", ...ofSource },
-      { name: "rotate-token", operation: "webhooks.rotateToken", ...ofSource },
+      {
+        ...{ name: "rotate-token", operation: "webhooks.rotateToken", ...ofSource },
+        confirms: "Give source {id} another token? The address that its provider has ends at once.",
+      },
       {
         name: "delete",
         operation: "webhooks.delete",

@@ -253,7 +253,7 @@ function RuleDialog(props: ChangeEnds & { rule?: RuleData; known?: readonly Rule
       {!rule && <Field label="Name" isRequired {...field("name")} hint="Such as mail-me" />}
       <Choice label="When" options={conditions} {...field("condition")} />
       <Field label="Function" {...field("functionId")} hint="Empty: all, where a rule may be of all" />
-      {shares && <Field label="Share" isRequired {...field("share")} hint="From 0 to 1" />}
+      {shares && <Field label="Share" type="number" isRequired {...field("share")} hint="From 0 to 1" />}
       {condition === "failure_share" && (
         <>
           <Field label="Minutes" type="number" isRequired {...field("minutes")} />
@@ -271,7 +271,13 @@ function RuleDialog(props: ChangeEnds & { rule?: RuleData; known?: readonly Rule
         {...field("targets")}
         hint="A target a line: slack URL, email ADDRESS,ADDRESS, or webhook URL SECRET-NAME"
       />
-      <Field label="Again after hours" {...field("hours")} hint="While it lasts; 0 for never" />
+      <Field
+        label="Again after hours"
+        type="number"
+        isRequired
+        {...field("hours")}
+        hint="While it lasts; 0 for never"
+      />
     </FormDialog>
   );
 }
@@ -286,7 +292,7 @@ function SilenceDialog({ rule, ...ends }: ChangeEnds & { rule: RuleData }) {
   return (
     <FormDialog title={`Silence ${plain(rule.name)}?`} submit="Silence" onSubmit={submit} {...ends}>
       <p>Alerts open and end as ever; nobody is told.</p>
-      <Field label="Hours" {...field("hours")} hint="0 ends the silence" />
+      <Field label="Hours" type="number" isRequired {...field("hours")} hint="0 ends the silence" />
     </FormDialog>
   );
 }

@@ -284,7 +284,11 @@ export function Field(props: {
       {props.rows ? (
         <textarea {...shared} rows={props.rows} />
       ) : (
-        <input {...shared} type={(props.type ?? "text") as "text"} />
+        <input
+          {...shared}
+          type={(props.type ?? "text") as "text"}
+          {...(props.type === "number" && { min: 0, step: "any" })}
+        />
       )}
       {props.hint && (
         <p class="hint" id={`${id}-hint`}>

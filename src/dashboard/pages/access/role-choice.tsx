@@ -29,6 +29,7 @@ export function RoleChoice(props: {
           <bdi>{plain(role.name)}</bdi>
         </label>
       ))}
+      {chosen.length === 0 && <p class="hint">Without a role nothing is allowed.</p>}
     </fieldset>
   );
 }

@@ -86,11 +86,11 @@ function Browse() {
       </search>
       {error !== undefined && <Failure error={error} onRetry={reload} />}
       {value && value.events.length === 0 && (
-        <Empty title="No events match" says="Look over a longer time, or search for less." />
+        <Empty title={search === "" ? "No events yet" : "No event has that name or id"} docs="events" />
       )}
       {value && value.events.length > 0 && (
         <>
-          <p class="hint">{`${value.total} events, newest first`}</p>
+          <p class="hint">{`${value.total === "1" ? "1 event" : `${value.total} events`}, newest first`}</p>
           <ol class="tail">
             {value.events.map((event) => (
               <li key={event.id} data-event={event.id}>

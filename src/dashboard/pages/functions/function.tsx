@@ -154,7 +154,8 @@ const moves = {
   paused: {
     verb: "Pause",
     status: "FUNCTION_STATUS_PAUSED",
-    about: "Its runs queue until it is activated again.",
+    about:
+      "Events start no runs of it meanwhile: replay them when it is active again. Runs that are queued, and invokes, wait.",
   },
   archived: {
     verb: "Archive",

@@ -107,10 +107,12 @@ export function GroupDialog({ of, onClose }: DialogEnds & { of?: GroupView }) {
         ]}
       />
       <Choice label="When its members are full" {...field("pressure")} options={pressures} />
-      <Field label="Deliveries held at most" {...field("most")} />
-      <Field label="Redeliveries at most" {...field("again")} />
+      <Field label="Deliveries held at most" type="number" isRequired {...field("most")} />
+      <Field label="Redeliveries at most" type="number" isRequired {...field("again")} />
       <Field
         label="Redelivered after, in milliseconds"
+        type="number"
+        isRequired
         {...field("delay")}
         hint="Also how long a consumer may take to acknowledge."
       />

@@ -9,7 +9,7 @@ const json = (value: unknown, indent = ""): string =>
 
 /** What a step or a wait gave, as the test says it. */
 interface AnswerText {
-  method: "mockStep" | "mockInvoke" | "on";
+  method: "mockStep" | "mockInvoke" | "on" | "signal" | "stream" | "key";
   name: string;
   text: string;
 }
@@ -22,24 +22,70 @@ function thrown({ error }: StepView): string {
     : `() => { throw new NonRetryableError(${json(message)}${about}); }`;
 }
 
-/** `children`: the function of a child, by the step that started it. */
-function answerOf(step: StepView, children: ReadonlyMap<string, string>): AnswerText | undefined {
-  const { type, status, name, stepId } = step;
+/** What met a wait: an event, the version of a stream, a key, or the end of a run. */
+interface Met {
+  name?: string;
+  data?: unknown;
+  entity_id?: string;
+  version?: number;
+  bucket?: string;
+  key?: string;
+  exists?: boolean;
+  run_id?: string;
+  output?: unknown;
+  error?: { message?: string };
+}
+
+/** Of a wait for one event that event, of others all that met it. */
+function metBy({ type, status, output, waitEventName }: StepView): Met[] {
+  if (type !== "wait_for_event" || status !== "completed" || typeof output !== "object" || output === null)
+    return [];
+  const { id, data } = output as { id?: unknown; data?: unknown };
+  if (typeof id === "string" && data !== undefined) return [{ name: waitEventName, data }];
+  return Object.values(output).filter((one) => typeof one === "object" && one !== null);
+}
+
+function metText({ name = "", data, entity_id, version, bucket, key, exists }: Met): AnswerText[] {
+  if (entity_id !== undefined) return [{ method: "stream", name: entity_id, text: json(version) }];
+  if (bucket !== undefined)
+    return [{ method: "key", name: bucket, text: `${json(key)}, ${exists ? "null" : "undefined"}` }];
+  return name === "" ? [] : [{ method: "on", name, text: json(data, "    ") }];
+}
+
+/** `children`: the function of a child, by the step that started it; `ended`: what waits say of runs. */
+function answersOf(
+  step: StepView,
+  children: ReadonlyMap<string, string>,
+  ended: ReadonlyMap<string, Met>,
+): AnswerText[] {
+  const { type, status, name, stepId, output, waitEventName } = step;
   const isFailed = status === "failed";
-  if (!isFailed && status !== "completed") return undefined;
-  const text = isFailed ? thrown(step) : json(step.output, "    ");
-  if (type === "invoke" || type === "compensate") return { method: "mockStep", name, text };
-  if (type === "invoke_function") return { method: "mockInvoke", name: children.get(stepId) ?? name, text };
-  if (type !== "wait_for_event" || isFailed || step.output === null) return undefined;
-  const { data = step.output } = step.output as { data?: unknown };
-  return { method: "on", name: step.waitEventName, text: json(data, "    ") };
+  if (!isFailed && status !== "completed") return [];
+  const text = isFailed ? thrown(step) : json(output, "    ");
+  if (type === "invoke" || type === "compensate") return [{ method: "mockStep", name, text }];
+  if (type === "invoke_function") {
+    const method = "mockInvoke";
+    const child = children.get(stepId) ?? name;
+    const { run_id: runId, ...more } = (output ?? {}) as Met;
+    if (isFailed || runId === undefined || Object.keys(more).length > 0)
+      return [{ method, name: child, text }];
+    const { output: given, error } = ended.get(runId) ?? {};
+    const says = error && `() => { throw new Error(${json(error.message ?? "")}); }`;
+    return [{ method, name: child, text: says ?? json(given, "    ") }];
+  }
+  const [, signal] = /^signal (.*)$/s.exec(waitEventName) ?? [];
+  if (type === "wait_for_event" && signal !== undefined && !isFailed)
+    return [{ method: "signal", name: signal, text }];
+  return metBy(step).flatMap(metText);
 }
 
 /** One line for each name: several answers of one name come in their turn. */
 function linesOf(answers: readonly AnswerText[]): string[] {
   const byName = Map.groupBy(answers, ({ method, name }) => `.${method}(${json(name)}, `);
-  return [...byName].map(([begin, [first, ...more]]) => {
+  return [...byName].flatMap(([begin, [first, ...more]]) => {
     const { method, text } = first!;
+    if (method === "signal" || method === "stream" || method === "key")
+      return [first!, ...more].map((one) => `    ${begin}${one.text})`);
     const isCode = /^\(\) =>/.test(text);
     if (more.length > 0) {
       const each = [first!, ...more].map((one) =>
@@ -57,11 +103,9 @@ export function sdkTestOf(
   steps: readonly StepView[],
   children: ReadonlyMap<string, string> = new Map(),
 ): string {
-  const lines = linesOf(
-    [...steps]
-      .sort((one, other) => one.sequence - other.sequence)
-      .flatMap((step) => answerOf(step, children) ?? []),
-  );
+  const inOrder = [...steps].sort((one, other) => one.sequence - other.sequence);
+  const ended = new Map(inOrder.flatMap(metBy).map((met) => [met.run_id ?? "", met]));
+  const lines = linesOf(inOrder.flatMap((step) => answersOf(step, children, ended)));
   const body = lines.join("\n");
   const hasTurns = body.includes("inTurn(");
   const names = body.includes("new NonRetryableError(") ? "NonRetryableError, testFunction" : "testFunction";

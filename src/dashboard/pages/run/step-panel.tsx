@@ -223,7 +223,7 @@ export function StepPanel(props: {
       )}
       <h3>Output</h3>
       {step.output === undefined && !cuts.output ? (
-        <p class="faint">None yet.</p>
+        <p class="faint">{step.endedAt === undefined ? "None yet." : "None."}</p>
       ) : (
         <Payload
           {...{ value: step.output, cut: cuts.output, what: "output" }}

@@ -137,7 +137,11 @@ function BulkDialog(
           </ul>
         </>
       ) : (
-        <p>The runs that you selected. What a run is doing now is given up; its history stays.</p>
+        <p>
+          {action === "cancel"
+            ? "The runs that you selected. What a run is doing now is given up; its history stays."
+            : "The runs that you selected go on behind their stored steps."}
+        </p>
       )}
       {(action === "cancel" || preview) && (
         <Field label="Reason" hint="Kept in the history." {...field("reason")} />

@@ -29,7 +29,7 @@ export function RegisterDialog(
   return (
     <FormDialog title="Register a schema" submit="Register" onSubmit={submit} onClose={onClose}>
       {!next && <Field label="Event" isRequired {...field("event")} hint="Such as order.placed" />}
-      <Field label="Version" isRequired {...field("version")} />
+      <Field label="Version" type="number" isRequired {...field("version")} />
       <Field
         label="JSON Schema"
         isCode

@@ -131,7 +131,7 @@ function EndpointActions({ endpoint, onDone }: { endpoint: EndpointView; onDone:
         {(onClose) => (
           <FormDialog title="Replace the secret?" submit="Replace" onSubmit={rotate} onClose={onClose}>
             <p>Until then calls are signed with both, so that the receiver can change over.</p>
-            <Field label="Hours that the old one signs too" {...field("hours")} />
+            <Field label="Hours that the old one signs too" type="number" isRequired {...field("hours")} />
           </FormDialog>
         )}
       </Opener>

@@ -107,6 +107,7 @@ export function ConfigDialog({ source, onClose }: DialogEnds & { source: SourceV
           key={field}
           label={word}
           isCode
+          {...(field === "toleranceSeconds" && { type: "number" as const })}
           value={`${config[field] ?? ""}`}
           onInput={(value) => setConfig({ ...config, [field]: value })}
           {...(hint && { hint })}
@@ -131,6 +132,8 @@ export function RotateSecret({ source, onClose }: DialogEnds & { source: SourceV
       <Field label="New secret" type="password" autoComplete="new-password" isRequired {...field("secret")} />
       <Field
         label="Hours that the old one stays good"
+        type="number"
+        isRequired
         {...field("hours")}
         hint="0 ends it at once. At most 168."
       />

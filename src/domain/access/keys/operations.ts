@@ -66,7 +66,12 @@ export const keysOperations = ({ manage, scopeOf }: KeysSurface): Operation[] =>
       input: Type.Object({
         name: described(text, "Name of the key, for people, such as `ci`."),
         env_id: Type.Optional(text),
-        role_ids: Type.Optional(roleIds),
+        role_ids: Type.Optional(
+          described(
+            roleIds,
+            "Ids of roles (`role_…`), or their names; the caller's own when left out: an admin makes a key of an admin.",
+          ),
+        ),
         expires_in: Type.Optional(
           described(text, "How long it is good, such as `720h` or `30d`; without end when left out."),
         ),
