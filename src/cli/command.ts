@@ -227,8 +227,10 @@ export async function askAndShow(
   if (more !== undefined) io.note(more);
 }
 
+const asked = /\{(\w+)\}/g;
+
 const question = (text: string, input: Input) =>
-  text.replaceAll(/\{(\w+)\}/g, (_all, field: string) => String(input[field] ?? ""));
+  text.replaceAll(asked, (_all, field: string) => String(input[field]));
 
 /** `value` fields that take what their plain twin takes as well. */
 const isTwin = ({ name }: OperationField, fields: readonly OperationField[]): boolean =>
@@ -335,6 +337,9 @@ export function addPlain(group: Command, plain: PlainCommand, io: Io): Command {
     }
     const missing = others.find(({ name, required }) => required && input[name] === undefined);
     if (missing) throw usage(`--${flagNames.get(missing)} is needed: ${missing.about}`);
+    const unsaid = [...(confirms ?? "").matchAll(asked)].find(([, name]) => input[name!] === undefined)?.[1];
+    if (unsaid !== undefined)
+      throw usage(`--${flagNames.get(others.find(({ name }) => name === unsaid)!)} is needed`);
     const asking = askingOf(io, options);
     if (confirms !== undefined) await confirm(question(confirms, input), options, io);
     const first = taken[0]?.field ?? fields.find(({ name }) => name === "id");
@@ -350,11 +355,17 @@ export function addPlain(group: Command, plain: PlainCommand, io: Io): Command {
   return command;
 }
 
+/** Fields that flags of every command stand for. */
+const commonNames: Readonly<Record<string, string>> = { env: "env" };
+
 /** A refusal names a field, and who typed the command knows its flag. */
 function namedByFlag(error: unknown, flagNames: ReadonlyMap<OperationField, string>): unknown {
   if (!(error instanceof SvcError)) return error;
   const [name = ""] = /^\w+(?=[^:\s]*: )/.exec(error.message) ?? [];
-  const flag = [...flagNames].find(([field]) => flagOf(field.name) === flagOf(name))?.[1];
+  const [, flag] = [...flagNames].find(([field]) => flagOf(field.name) === flagOf(name)) ?? [
+    "",
+    commonNames[name],
+  ];
   if (flag !== undefined) error.message = `--${flag}${error.message.slice(name.length)}`;
   return error;
 }

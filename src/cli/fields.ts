@@ -17,6 +17,12 @@ const secretNames = new Set([
 /** What opens something, and must not stand among arguments. */
 export const isSecret = (name: string): boolean => secretNames.has(name);
 
+/** What a person calls the two states of a switch that is no flag. */
+const switches: Readonly<Record<string, boolean>> = {
+  ...{ on: true, true: true, yes: true },
+  ...{ off: false, false: false, no: false },
+};
+
 const pairText = /^([\w.-]+)=([\s\S]*)$/;
 
 /** Standard input as `-`, a file named `@FILE`, or undefined for what is written itself. */
@@ -104,7 +110,10 @@ export async function readField(
   };
   switch (kind) {
     case "switch":
-      return given === true || given === "true";
+      if (given === true) return true;
+      if (!Object.hasOwn(switches, text.toLowerCase()))
+        throw usage(`${flag}: must be on or off, not ${text}`);
+      return switches[text.toLowerCase()];
     case "integer":
       if (!/^-?\d{1,15}$/.test(text)) throw usage(`${flag}: must be a whole number, not ${text}`);
       return Number(text);

@@ -196,8 +196,8 @@ function nextOf({ status, code, message }: SvcError): string {
 function codeOf(error: unknown, io: Io): { code: ExitCode; lines: readonly string[] } {
   if (error instanceof CommandFailure)
     return { code: error.code, lines: error.message === "" ? [] : [error.message] };
+  if (io.signal.aborted) return { code: exitCodes.interrupted, lines: ["interrupted"] };
   if (error instanceof SvcError) {
-    if (io.signal.aborted) return { code: exitCodes.interrupted, lines: ["interrupted"] };
     if (isUnreachable(error))
       return { code: exitCodes.unreachable, lines: [`${error.message}: svc doctor says more`] };
     return {

@@ -12,5 +12,5 @@ export function startedNothing(
   next: string,
 ): string | undefined {
   if (runIds.length > 0 || notices.length > 0 || delayedId) return undefined;
-  return `it started no run: no active function is triggered by ${event}; ${next}`;
+  return `it started no run: but for those that gather (debounce, batch), no active function is triggered by ${event}; ${next}`;
 }

@@ -183,3 +183,18 @@ test("lists of functions and workers say which event starts what, and who serves
   );
   expect((await cli.run(["worker", "list"])).out).toMatch(/^worker-of-watched\S* +watched /m);
 });
+
+test("a word that is neither on nor off switches nothing, and what lacks its flag is not asked for", async () => {
+  const cases: [line: string, code: number, said: string][] = [
+    ["issuer passwords on", 0, ""],
+    ["issuer passwords sure", 2, "passwords: must be on or off, not sure"],
+    ["function rollback watched", 2, "--to is needed"],
+    ["outbox dlq list", 2, "--env: is required"],
+  ];
+  for (const [line, code, said] of cases) {
+    const told = await cli.run(line.split(" "));
+    expect([line, told.code, told.err]).toEqual([line, code, expect.stringContaining(said)]);
+  }
+  const cut = await cli.run(["export"], { onOut: (_text, stop) => stop() });
+  expect([cut.code, cut.err]).toEqual([130, "svc: interrupted\n"]);
+});

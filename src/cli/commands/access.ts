@@ -48,7 +48,10 @@ const issuersOf = (group: string) =>
 
 const passwordsOf = (group: string) => [
   { name: "sign-in", operation: `${group}.get`, shows: { items: "" } },
-  { name: "passwords", operation: `${group}.update`, takes: ["passwords"], shows: { items: "" } },
+  {
+    ...{ name: "passwords", operation: `${group}.update`, takes: ["passwords"], shows: { items: "" } },
+    abouts: { passwords: "on or off: whether passwords sign in, besides issuers." },
+  },
 ];
 
 /** Who there is, and who may do what. */

@@ -178,7 +178,7 @@ export const eventGroups: readonly Group[] = [
         name: "dlq",
         about: "Dead letters of the outbox.",
         plain: [
-          { name: "list", operation: "outbox.deadLetters" },
+          { name: "list", operation: "outbox.deadLetters", sets: { env: undefined } },
           { name: "requeue", operation: "outbox.requeue", takes: ["eventID"] },
           {
             name: "discard",

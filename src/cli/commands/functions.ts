@@ -118,7 +118,6 @@ export const functionGroups: readonly Group[] = [
         name: "stats",
         operation: "capacity.stats",
         flags: { env: "environment" },
-        shows: { items: "" },
       },
       ...(["lanes", "queue", "leases", "buckets", "sessions", "credits"] as const).map((name) => ({
         name,
@@ -131,7 +130,14 @@ export const functionGroups: readonly Group[] = [
     name: "debounce",
     about: "Repeated events that wait to start one run.",
     plain: [
-      { name: "list", operation: "debounce.list" },
+      {
+        name: "list",
+        operation: "debounce.list",
+        shows: {
+          columns: ["function_id", "debounce_key", "key_kind", "event_id", "fires_at", "environment_id"],
+          items: "entries",
+        },
+      },
       {
         name: "cancel",
         operation: "debounce.cancel",
