@@ -186,7 +186,7 @@ const refusesArguments = ({ status, code }: SvcError): boolean =>
 
 /** What to do about a refusal whose text cannot say it, because every other client gets it as well. */
 function nextOf({ status, code, message }: SvcError): string {
-  if (status === 401)
+  if (status === 401 && !message.includes("password"))
     return ": set SVC_API_KEY, or use --key-file FILE or svc profile add, whose key goes to its own server alone";
   if (message === "unknown environment") return ": svc env list shows those of your key";
   if (code === "unimplemented") return ": the server may be of another version than this command; svc doctor";

@@ -305,7 +305,7 @@ describe.each(engines)("the command line on %s", (engine) => {
       });
       expect((await svc(`${admin} -`, { input: "long-enough-1\n" })).code).toBe(0);
       const wrong = await say("platform login --email root@svc.test", { input: "wrong" });
-      expect([wrong.code, wrong.out]).toEqual([1, ""]);
+      expect([wrong.code, wrong.out, wrong.err]).toEqual([1, "", "svc: Invalid email or password\n"]);
       const login = await say("platform login --email root@svc.test", { types: ["long-enough-1"] });
       expect([login.code, login.out, login.err.includes("eyJ")]).toEqual([0, "", false]);
       expect((await say("platform tenants list")).out).toContain("org_default");

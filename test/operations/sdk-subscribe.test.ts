@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { afterAll, beforeAll, describe, expect, spyOn, test } from "bun:test";
 import { sql } from "../../src/kit/sql.ts";
 import { createClient, type Delivery, type SubscriptionNotice, SvcError } from "../../src/sdk/index.ts";
 import { openSubscription } from "../../src/sdk/subscriptions/subscription.ts";
@@ -97,6 +97,17 @@ describe.each(engines)("client.subscribe on %s", (engine) => {
       await bad.ready;
       await emit(named("bad"), 1);
       expect(await why).toBe("no more");
+      // Nobody asks how it ends: the log has it, and the process goes on.
+      const [lines, unheard]: unknown[][] = [[], []];
+      const hear = (error: unknown) => void unheard!.push(error);
+      process.on("unhandledRejection", hear);
+      const said = spyOn(console, "error").mockImplementation((...line) => void lines!.push(...line));
+      direct().subscribe("a..b", { over }, () => {});
+      await until(() => lines!.length > 0, { about: "the end of the subscription" });
+      await new Promise((done) => setImmediate(done));
+      process.off("unhandledRejection", hear);
+      said.mockRestore();
+      expect([unheard, lines]).toEqual([[], [expect.stringMatching(/a subscription has ended .*a\.\.b/)]]);
       const leave = new AbortController();
       const left = direct().subscribe(named("left"), { over, signal: leave.signal });
       await left.ready;

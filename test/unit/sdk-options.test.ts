@@ -34,6 +34,10 @@ test("an option that does not exist is a TypeError, with the one that was meant"
       "createFunction has no option retry.initalDelay: did you mean delay?",
     ],
     [
+      () => createFunction({ id: "f" }, { event: "e" } as never),
+      "function f: its handler, a function, comes behind its options",
+    ],
+    [
       () => createFunction({ id: "f", cancelOn: [{ event: "e", matches: "id" }] } as never, handler),
       "createFunction has no option cancelOn[0].matches: did you mean match?",
     ],
@@ -46,11 +50,22 @@ test("an option that does not exist is a TypeError, with the one that was meant"
 });
 
 test("calls refuse an option that does not exist before anything is sent", async () => {
-  const { emit, listRuns, repairs, triggerSync, invokeFunction } = createClient({
-    url: "http://127.0.0.1:1",
-  });
+  const { emit, emitMany, publish, subscribe, listRuns, repairs, triggerSync, invokeFunction } = createClient(
+    {
+      url: "http://127.0.0.1:1",
+    },
+  );
   const wrong: [() => Promise<unknown>, string][] = [
     [() => emit("e", {}, { idempotency: "k" } as never), "emit has no option idempotency"],
+    [
+      () => emitMany([{ event: "e", data: 1, idempotencykey: "k" } as never]),
+      "emitMany: [0] has no option idempotencykey: did you mean idempotencyKey?",
+    ],
+    [() => publish("t", 1, { idempotent: "k" } as never), "publish has no option idempotent"],
+    [
+      async () => subscribe("e", { filtr: "true" } as never),
+      "subscribe has no option filtr: did you mean filter?",
+    ],
     [() => listRuns({ function: "f" } as never), "listRuns has no option function: did you mean functionId?"],
     [
       () => repairs.start("cancel", { filter: { functionId: "f", atributes: {} } as never }),

@@ -14,6 +14,8 @@ export const knownOfEmit: KnownOptions<Omit<EmitOptions, "traceparent">> = {
   ...{ idempotencyKey: true, metadata: true, version: true, delay: true, at: true },
 };
 const known: KnownOptions<EmitOptions> = { ...knownOfEmit, traceparent: true };
+const knownOfOne = { event: true, data: true, ...known } as const;
+const knownOfPublish = { idempotencyKey: true } as const;
 const knownOfSync: KnownOptions<SyncOptions> = {
   ...{ idempotencyKey: true, metadata: true, traceparent: true, signal: true },
   ...timeoutNames,
@@ -84,6 +86,7 @@ export function eventCalls<Events extends EventMap>(
 
     async emitMany(events) {
       // Checked as a whole before anything is sent.
+      for (const [at, one] of events.entries()) requireKnown(`emitMany: [${at}]`, one, knownOfOne);
       const messages = await Promise.all(events.map((one) => message(one.event, one.data, tracedAlone(one))));
       const emitted = [];
       for (let at = 0; at < events.length; at += emitBatchMax) {
@@ -111,7 +114,9 @@ export function eventCalls<Events extends EventMap>(
       return { eventId: answer.eventId ?? "", results: (answer.results ?? []).map(readResult) };
     },
 
-    async publish(topic, data, { idempotencyKey } = {}) {
+    async publish(topic, data, options = {}) {
+      requireKnown("publish", options, knownOfPublish);
+      const { idempotencyKey } = options;
       const body = { topic, ...dataFields(data), ...(idempotencyKey !== undefined && { idempotencyKey }) };
       const repeatable = idempotencyKey !== undefined;
       const { eventId, sequence } = await transport.rpc<Message>("PubSubService/Publish", body, {

@@ -216,6 +216,8 @@ export function createFunction<
   const given = withUnits("createFunction", options, knownOfFunction);
   const { event, expression, cron, triggers = [], onFailure, ...rest } = given;
   if (!rest.id) throw new TypeError("a function needs an id");
+  if (typeof handler !== "function")
+    throw new TypeError(`function ${rest.id}: its handler, a function, comes behind its options`);
   const own = {
     ...(event !== undefined && { event }),
     ...(expression !== undefined && { expression }),

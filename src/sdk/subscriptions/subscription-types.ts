@@ -119,7 +119,10 @@ export interface Subscription<One = Delivery> extends AsyncIterable<One> {
   readonly place: Place | undefined;
   /** Resolves when the server has confirmed it for the first time: what happens afterwards is delivered. */
   readonly ready: Promise<void>;
-  /** Resolves when it was closed; rejects with what ended it. */
+  /**
+   * Resolves when it was closed; rejects with what ended it. What ends one that calls a function is logged
+   * where nobody asks for `done`, and does not end the process.
+   */
   readonly done: Promise<void>;
   /** The reader still gets what has arrived. */
   close(): void;

@@ -1,5 +1,6 @@
 import { type Deferred, deferred } from "../wire/deferred.ts";
 import { messageOf, SvcError } from "../wire/errors.ts";
+import { consoleLogger } from "../wire/log.ts";
 import { pause, reconnectDelayMs } from "../wire/retry.ts";
 import { SubscriptionPosition } from "./subscription-position.ts";
 import type {
@@ -27,7 +28,9 @@ export function openSubscription<One extends Delivery>(
 ): Subscription<One> {
   const running = new RunningSubscription<One>(way, pattern, options);
   running.ready.promise.catch(() => {});
-  if (!onDelivery) running.done.promise.catch(() => {});
+  // A loop throws what ended it.
+  if (onDelivery) running.goesToLog = true;
+  else running.done.promise.catch(() => {});
   running.start();
   if (onDelivery) running.deliverTo(onDelivery).catch(() => {});
   return {
@@ -38,7 +41,10 @@ export function openSubscription<One extends Delivery>(
       return running.position.place;
     },
     ready: running.ready.promise,
-    done: running.done.promise,
+    get done() {
+      running.goesToLog = false;
+      return running.done.promise;
+    },
     close: running.close,
     [Symbol.asyncIterator]: () => running.deliveries(),
   };
@@ -50,7 +56,10 @@ class RunningSubscription<One extends Delivery> {
   readonly ready: Deferred = deferred();
   readonly done: Deferred = deferred();
   state: SubscriptionState = "connecting";
+  /** Whether the log has what ends it, because nobody asked for `done`. */
+  goesToLog = false;
   readonly #way: Way;
+  readonly #pattern: string;
   readonly #options: SubscribeOptions;
   readonly #onNotice: (notice: SubscriptionNotice) => void;
   readonly #bufferMax: number;
@@ -68,6 +77,7 @@ class RunningSubscription<One extends Delivery> {
     const { bufferMax = 1_000, onNotice = () => {} } = options;
     this.position = new SubscriptionPosition(pattern, options);
     this.#way = way;
+    this.#pattern = pattern;
     this.#options = options;
     this.#onNotice = onNotice;
     this.#bufferMax = bufferMax;
@@ -124,9 +134,17 @@ class RunningSubscription<One extends Delivery> {
     this.#leaving.abort();
     this.#options.signal?.removeEventListener("abort", this.close);
     this.ready.reject(error ?? new SvcError("aborted_by_caller", "the subscription was closed"));
+    if (error && this.goesToLog) this.#log(error);
     if (error) this.done.reject(error);
     else this.done.resolve();
     this.#unread.wake();
+  }
+
+  /** An unhandled rejection would end the process. */
+  #log({ message, stack }: Error): void {
+    this.done.promise.catch(() => {});
+    const about = { pattern: this.#pattern, reason: message, stack };
+    consoleLogger().error("a subscription has ended", about);
   }
 
   #attempt(): void {
