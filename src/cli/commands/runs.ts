@@ -32,6 +32,7 @@ export const stepColumns = [
   "error.message",
   "stepId",
 ];
+const repairColumns = ["id", "action", "status", "reason", "startedBy", "createdAt", "endedAt"];
 const timelineColumns = ["timestamp", "eventType", "stepName", "summary"];
 
 export const listRuns: PlainCommand = {
@@ -195,7 +196,7 @@ export const runGroups: readonly Group[] = [
     name: "repair",
     about: "One action on many runs, in the background.",
     plain: [
-      { name: "list", operation: "repairs.list" },
+      { name: "list", operation: "repairs.list", shows: { columns: repairColumns } },
       { name: "get", operation: "repairs.get", takes: ["id"], shows: { items: "", bar: repairBar } },
       { name: "items", operation: "repairs.items", takes: ["id"] },
       { name: "preview", operation: "repairs.preview", shows: { items: "" } },
