@@ -18,7 +18,9 @@ export async function tellUnheard(url: string, io: Io, signal: AbortSignal): Pro
     // A hint that cannot be given ends nothing.
     const found = await client.listRuns({ eventId, limit: 1 }).catch(() => undefined);
     if (found?.runs.length === 0)
-      io.note(`${name} started no run: svc function list shows which events start functions`);
+      io.note(
+        `${name} started no run: svc function list shows which events start functions (by debounce or batch, later)`,
+      );
   });
   await subscription.done;
 }

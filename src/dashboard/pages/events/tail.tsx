@@ -71,7 +71,7 @@ export function Tail() {
           <Button kind="quiet" text="Clear" onClick={clear} />
         </div>
       </search>
-      <p class="hint">{`${count(lines.length)} shown, newest first${isHeld ? "; held, nothing is lost" : ""}`}</p>
+      <p class="hint">{`${count(lines.length)} shown, newest first${isHeld ? "; what comes is shown when you go on" : ""}`}</p>
       {lines.length === 0 ? (
         <Empty title={refused === "" ? "Waiting for events" : "Nothing to show"}>
           <p>
