@@ -73,7 +73,7 @@ export function toPostgresTrouble(error: unknown): unknown {
   }
 }
 
-/** SQLSTATE classes of a server in trouble, whatever it was asked: resources (connections, memory), system errors. */
+/** SQLSTATE classes of a server in trouble, whatever it was asked: resources, system errors. */
 const ofServer = /^(53|58)/;
 
 /**

@@ -23,7 +23,7 @@ const leftAfterMs = 30_000;
 /** A batch that is refused this often is tried row by row. */
 const triesMax = 3;
 
-/** Whether a row may be why the store does not take it. Other errors of the database are not of rows: they wait for its end. */
+/** Whether a row may be why the store does not take it. Rows wait for the end of all other errors. */
 function isOfRow(error: unknown): boolean {
   if (error instanceof StoreError) return error.trouble === "refused" || error.trouble === "marked";
   return error instanceof Fault || (error as { code?: unknown } | undefined)?.code === undefined;
