@@ -118,9 +118,11 @@ export async function startServer(config: Config, options: ServerOptions = {}) {
     closers.push("loops", () => loops.stop());
     closers.push("parts", all.settled);
     const drain = openDrain(host, parts, draining);
-    closers.push("calls", drain.end, config.drainMs);
     const { tls } = host;
-    const listening = await listen(host, { parts, registry, watch, tls, draining, connections, closers });
+    const listening = await listen(host, {
+      ...{ parts, registry, watch, tls, draining, connections, closers },
+      callsEnd: drain.end,
+    });
     closers.push("drain", drain.begin, config.drainNoticeMs);
     url = listening.url;
     const { port, grpcUrl } = listening;

@@ -61,6 +61,8 @@ function openEdge(
 }
 
 export interface ListenNeeds {
+  /** Resolves when no call of an endpoint is under way any more, or they had the time of open requests. */
+  callsEnd: () => Promise<void>;
   parts: Parts;
   registry: readonly Operation[];
   /** Pages with metrics, when they are on. */
@@ -98,7 +100,7 @@ async function listenGrpcAt(
 
 /** Listens on every port that the settings want; each is closed again with the server. */
 export async function listen(host: ServerHost, needs: ListenNeeds): Promise<Listening> {
-  const { parts, registry, watch, tls, draining, connections, closers } = needs;
+  const { parts, registry, watch, tls, draining, connections, closers, callsEnd } = needs;
   const {
     host: hostname,
     port,
@@ -132,7 +134,10 @@ export async function listen(host: ServerHost, needs: ListenNeeds): Promise<List
   const listening = await listenEdge({ ...offered, ...sockets, pages, draining, trustProxy, port });
   ({ url } = listening);
   const stops = [listening.stop];
-  const stop = async () => void (await Promise.all(stops.map((one) => one(drainMs))));
+  const stop = async () => {
+    await Promise.all(stops.map((one) => one(drainMs)));
+    await callsEnd();
+  };
   closers.push("edge", stop, drainMs);
   const grpc = await listenGrpcAt(host, grpcPort, offered);
   if (grpc) stops.push(grpc.stop);
