@@ -142,7 +142,6 @@ export function openAccess(host: Host, needs: AccessNeeds) {
         tick: throttle.forgetOnce,
       },
     ],
-    duties: [],
   };
   return {
     ...foldParts([own, signIn, tenancyPart]),

@@ -55,7 +55,6 @@ export function openAlertsPart(host: Host, { keyring, engine, record, environmen
   });
   return {
     operations: alertsOperations(alerts),
-    loops: [],
     duties: [
       {
         duty: "alerts",

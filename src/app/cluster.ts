@@ -68,7 +68,6 @@ export function openClusterPart(host: Host, needs: ClusterNeeds) {
       },
       ...duties.map((duty) => dutyLoop({ store, leadership: lead, log }, duty)),
     ],
-    duties: [],
     close: lead.resign,
   } satisfies PartShape;
 }

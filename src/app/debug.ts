@@ -16,5 +16,5 @@ export function openDebugPart({ config, bus, clock, log, nodeId }: Host): DebugP
     redact: (input, hidden) => redactPayload(input, redactedFields, hidden),
     statusOf: (outcome) => (outcome === "ok" ? 200 : statusOfKind(outcome as FaultKind)),
   });
-  return { operations: requestsOperations(captured), loops: [], duties: [], ...captured };
+  return { operations: requestsOperations(captured), ...captured };
 }

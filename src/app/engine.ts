@@ -1,21 +1,50 @@
 import { Type } from "@sinclair/typebox";
 import type { Keyring } from "../domain/access/keyring/service.ts";
+import { attributesOperations } from "../domain/engine/attributes/operations.ts";
+import { openAttributes } from "../domain/engine/attributes/service.ts";
+import { errorChecks } from "../domain/engine/errors/invariants.ts";
+import { errorsOperations } from "../domain/engine/errors/operations.ts";
+import { openErrorGroups } from "../domain/engine/errors/service.ts";
+import type { DefinitionsCache } from "../domain/engine/functions/definition.ts";
+import { definitionsVersion } from "../domain/engine/functions/rows.ts";
 import type { QueueHint } from "../domain/engine/runs/wakes/due.ts";
 import { openSecretValues } from "../domain/engine/secrets/values.ts";
 import type { Upcasts } from "../domain/log/schemas/service.ts";
 import type { Flow } from "../domain/record/flow/service.ts";
 import type { Usage } from "../domain/record/usage/service.ts";
-import { openAttributesPart } from "./attributes.ts";
 import type { EmitRights } from "./caller-now.ts";
-import { openErrorsPart } from "./errors.ts";
 import { openLog } from "./log.ts";
 import type { OutboxPart } from "./outbox.ts";
-import { foldParts, type Host, type PartShape } from "./part.ts";
+import { foldParts, type Host, type Part, type PartShape } from "./part.ts";
 import type { AppRights } from "./rights.ts";
 import { openRunsPart } from "./runs.ts";
 import { openStartsPart } from "./starts.ts";
 import { openSteeringPart } from "./steering.ts";
 import { openWorkersPart } from "./workers.ts";
+
+/** Groups of failures, which the flushes that end runs count. */
+const openErrorsPart = ({ store }: Host): Part => ({
+  operations: errorsOperations(openErrorGroups(store)),
+  checks: errorChecks(store),
+});
+
+/** Names of attributes, listed and deleted. */
+function openAttributesPart({ store, clock }: Host, definitions: DefinitionsCache): Part {
+  const attributes = openAttributes({ store, clock, definitions, definitionsVersion });
+  return {
+    operations: attributesOperations(attributes),
+    duties: [
+      {
+        duty: "retention",
+        name: "attributes.purge",
+        about:
+          "Deletes the values of attributes whose names were deleted, a slice of each environment in turn.",
+        everyMs: 1_000,
+        tick: attributes.purgeOnce,
+      },
+    ],
+  };
+}
 
 /** What a node tells the others: these queues have got work. */
 const QueuedElsewhere = Type.Object({

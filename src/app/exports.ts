@@ -13,5 +13,5 @@ export function openExportsPart({ store, clock, ids, log }: Host): Part {
       giveBack: () => Bun.shrink(),
     },
   });
-  return { operations: exportOperations(exports), loops: [], duties: [] };
+  return { operations: exportOperations(exports) };
 }

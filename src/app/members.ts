@@ -94,7 +94,6 @@ export function openMembers(host: Host, needs: MembersNeeds) {
         tick: nodes.heartbeatOnce,
       },
     ],
-    duties: [],
     /**
      * Asks every node, this one included, to use what was rotated; resolves with the ids of those that did.
      */

@@ -51,7 +51,6 @@ export function openOutboxPart(host: Host) {
     });
   return {
     operations: outboxOperations(outbox),
-    loops: [],
     duties: [
       {
         duty: "outbox",

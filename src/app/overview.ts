@@ -23,5 +23,5 @@ export function openOverviewPart(host: Host, { flow, record, cluster, engine, ri
     ...{ ratesOf: flow.rates, lastLook: record.lastLook, health: cluster.health },
     quotasOf: engine.quotas.usesOf,
   });
-  return { operations: overviewOperations(overview, rights.seesDetails), loops: [], duties: [] };
+  return { operations: overviewOperations(overview, rights.seesDetails) };
 }

@@ -40,9 +40,9 @@ export interface Host extends Basics<"store" | "clock" | "ids" | "log" | "watch"
 export interface Part {
   operations: readonly Operation[];
   /** Run on every node. */
-  loops: readonly LoopOptions[];
+  loops?: readonly LoopOptions[];
   /** Run on one node for all. */
-  duties: readonly DutyLoop[];
+  duties?: readonly DutyLoop[];
   /** Invariants that loop `integrity.look` compares. */
   checks?: readonly IntegrityCheck[];
   /** Readers of the event log that retention must not overtake. */
@@ -64,8 +64,8 @@ export type PartShape = Part & Record<string, unknown>;
 export function foldParts(parts: readonly Part[]) {
   return {
     operations: parts.flatMap(({ operations }) => operations),
-    loops: parts.flatMap(({ loops }) => loops),
-    duties: parts.flatMap(({ duties }) => duties),
+    loops: parts.flatMap(({ loops = [] }) => loops),
+    duties: parts.flatMap(({ duties = [] }) => duties),
     checks: parts.flatMap(({ checks = [] }) => checks),
     floorGuards: parts.flatMap(({ floorGuards = [] }) => floorGuards),
     async drain() {

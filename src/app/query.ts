@@ -27,7 +27,6 @@ export function openQueryPart(host: Host, { keyring }: { keyring: Pick<Keyring, 
     databases,
     queries,
     operations: queryOperations({ queries, ownersOf: (id, tables) => ownersOfTables(store, id, tables) }),
-    loops: [],
     duties: [
       {
         duty: "retention",

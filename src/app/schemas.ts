@@ -10,5 +10,5 @@ export type SchemasPart = ReturnType<typeof openSchemasPart>;
 export function openSchemasPart({ store, clock, frames, shareEnvironment }: Host) {
   const announce = schemaFrames({ clock, frames });
   const schemas = openSchemas({ store, clock, shareEnvironment, raiseDefinitions, announce });
-  return { schemas, operations: schemasOperations(schemas), loops: [], duties: [] } satisfies PartShape;
+  return { schemas, operations: schemasOperations(schemas) } satisfies PartShape;
 }

@@ -78,8 +78,6 @@ export function openSignInPart(host: Host, needs: SignInNeeds) {
         cookies: { write: cookieOf, read: tokenOf },
       }),
     ],
-    loops: [],
-    duties: [],
     /** Seals the secrets of clients again, in the transaction that rotates the master key. */
     reseal: issuers.reseal,
   } satisfies PartShape;

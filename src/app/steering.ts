@@ -43,7 +43,6 @@ export function openSteeringPart(host: Host, needs: SteeringNeeds) {
   return {
     ...{ steering, steeringOn },
     operations: steeringOperations(steering),
-    loops: [],
     duties: [
       {
         duty: "retention",

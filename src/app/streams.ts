@@ -30,7 +30,6 @@ export function openStreamsPart(
       async (call) =>
         call.caller.kind !== "platform" && may(call, "functions:invoke", { type: "function", id: "*" }),
     ),
-    loops: [],
     duties: [
       {
         duty: "retention",

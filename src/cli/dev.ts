@@ -11,12 +11,41 @@ import { runWord } from "../sdk/wire/pause-words.ts";
 import { type Config, parseSettings } from "../settings/settings.ts";
 import { call, type Input } from "./call.ts";
 import { connect } from "./connection.ts";
-import { tellUnheard } from "./dev-events.ts";
 import { CommandFailure, exitCodes, type Io, usage } from "./io.ts";
-import { devReloadMs, devSkipMs, devSkipRunsMax, devStopMs } from "./limits.ts";
-import { openPage } from "./open-page.ts";
+import { devReloadMs, devSkipMs, devSkipRunsMax, devStopMs, devUnheardMs } from "./limits.ts";
 import { operationNamed } from "./operations.ts";
 import { cellOf, localTime, type Paint, paintOf } from "./show.ts";
+
+/** Opens a page in a browser of this machine, or says that there is none. */
+function openPage(url: string, { environment, note }: Pick<Io, "environment" | "note">): void {
+  const name = process.platform === "darwin" ? "open" : "xdg-open";
+  const program = Bun.which(name, { PATH: environment.PATH ?? "" });
+  if (program === null) note(`${name} not found, so no browser opens: ${url}`);
+  else Bun.spawn([program, url], { stdin: "ignore", stdout: "ignore", stderr: "ignore" });
+}
+
+const prefix = "events:";
+
+/** Says once for each event name that it started no run: a misspelt name looks like a worker that hangs. */
+async function tellUnheard(url: string, io: Io, signal: AbortSignal): Promise<void> {
+  const client = createClient({ url, apiKey: "" });
+  const seen = new Set<string>();
+  const subscription = client.subscribe(`${prefix}>`, { signal }, async ({ topic, eventId }) => {
+    const name = topic.slice(prefix.length);
+    if (eventId === undefined || seen.has(name)) return;
+    seen.add(name);
+    // A run is there with its event; what debounce or batch gathers may come later.
+    await io.clock.sleep(devUnheardMs, signal);
+    if (signal.aborted) return;
+    // A hint that cannot be given ends nothing.
+    const found = await client.listRuns({ eventId, limit: 1 }).catch(() => undefined);
+    if (found?.runs.length === 0)
+      io.note(
+        `${name} started no run: svc function list shows which events start functions (by debounce or batch, later)`,
+      );
+  });
+  await subscription.done;
+}
 
 /** Starts a server in this process; handed in, so that other commands load none. */
 export type StartServer = (

@@ -1,13 +1,32 @@
 import { join } from "node:path";
 import { type Client, createClient } from "../sdk/index.ts";
 import type { Commit } from "./classify.ts";
-import { historyOf } from "./commits.ts";
+import bundled from "./commits.json" with { type: "json" };
+import { readHistory } from "./git.ts";
 import { type CommitResult, eventName } from "./handle-commit.ts";
 import { type JournalEntry, readLines, summarize } from "./journal.ts";
 import { until } from "./processes.ts";
 import { patiently, type Stage } from "./stage.ts";
 import { summaryTable } from "./table.ts";
 import { runsByEvent, verify } from "./verify.ts";
+
+interface CommitHistory {
+  commits: Commit[];
+  /** Where they come from, for the reader. */
+  source: string;
+}
+
+/** The commits of `folder`, else the record that comes with svc: unless asked for, the longer of the two. */
+function historyOf(folder: string, limit: number, asked: boolean): CommitHistory {
+  const kept = (bundled as Commit[]).slice(-limit);
+  try {
+    const commits = readHistory(folder, limit);
+    if (asked || commits.length >= kept.length) return { commits, source: `git log of ${folder}` };
+  } catch (error) {
+    if (asked) throw error;
+  }
+  return { commits: kept, source: "svc's own history, from the record that comes with it" };
+}
 
 const limitDefault = 400;
 const ownRunMsMax = 100_000;

@@ -6,6 +6,7 @@ import {
   type JsonValue,
   type Message,
   type MessageInitShape,
+  ScalarType,
   toJson,
 } from "@bufbuild/protobuf";
 import { type Fault, invalid } from "../kit/fault.ts";
@@ -23,6 +24,8 @@ interface FieldRule {
   /** `dataValue` beside a Struct `data`: takes what is not an object. */
   valueSibling: string | undefined;
   keepsNull: boolean;
+  /** An integer: a number, or its text. */
+  isCount: boolean;
   /** A field mask: the joined string of the protobuf mapping, or its list. */
   isMask: boolean;
 }
@@ -42,6 +45,12 @@ function wordsOf(field: DescField): Map<string, string> | undefined {
 /** Read from JSON itself. A bound that is null is refused, as over REST: without it more is selected. */
 const bounds: ReadonlySet<string> = new Set(["DeleteRunsRequest", "RepairFilter", "ReplayEvents"]);
 
+const integers: ReadonlySet<ScalarType> = new Set([
+  ...[ScalarType.INT32, ScalarType.SINT32, ScalarType.UINT32, ScalarType.FIXED32, ScalarType.SFIXED32],
+  ...[ScalarType.INT64, ScalarType.SINT64, ScalarType.UINT64, ScalarType.FIXED64, ScalarType.SFIXED64],
+]);
+const isWholeText = /^-?\d{1,15}$/;
+
 function ruleOf(field: DescField, message: DescMessage): FieldRule {
   const type = field.message?.typeName;
   const sibling = message.fields.find((other) => other.name === `${field.name}_value`);
@@ -53,6 +62,7 @@ function ruleOf(field: DescField, message: DescMessage): FieldRule {
     isStruct: type === "google.protobuf.Struct" && field.fieldKind === "message",
     valueSibling: sibling?.message?.typeName === "google.protobuf.Value" ? sibling.jsonName : undefined,
     keepsNull: type === "google.protobuf.Value" || bounds.has(message.name),
+    isCount: field.fieldKind === "scalar" && integers.has(field.scalar),
     isMask: type === "google.protobuf.FieldMask",
   };
 }
@@ -116,7 +126,7 @@ function translate(message: DescMessage, body: JsonObject, path: string, how: Tr
         const twins = [...known].filter(([, twin]) => twin.jsonName === rule.valueSibling);
         if (twins.every(([twin]) => body[twin] === undefined)) body[rule.valueSibling] = null;
       }
-    } else if (value === null && !rule.keepsNull) {
+    } else if (value === null && (!rule.keepsNull || rule.isCount)) {
       delete body[name];
     } else if (rule.inner && typeof value === "object" && value !== null) {
       if (rule.repeated) {
@@ -125,6 +135,7 @@ function translate(message: DescMessage, body: JsonObject, path: string, how: Tr
         }
       } else if (isObject(value)) translate(rule.inner, value, `${path}${name}.`, how);
     } else if (!whole) {
+      if (rule.isCount && typeof value === "string" && isWholeText.test(value)) body[name] = Number(value);
     } else if (rule.isMask) {
       body[name] = maskText(value);
     } else if (rule.words) {
@@ -153,7 +164,8 @@ export function bodyObject(body: unknown): JsonObject {
 
 /**
  * For bindings that read JSON themselves: takes unknown fields away, drops nulls that are no payload and
- * turns every name into camelCase, so that a binding sees what protobuf's own reader would see.
+ * turns every name into camelCase and texts of integers into numbers, so that a binding sees what protobuf's
+ * own reader would see. Other values are left for the schema to refuse.
  */
 export function checkNames(message: DescMessage, body: JsonObject, onUnknown: OnUnknown): JsonObject {
   translate(message, body, "", { whole: false, onUnknown });

@@ -1,4 +1,6 @@
+import { comments } from "../gen/svc/v1/comments.ts";
 import { snakeCase } from "../kit/cases.ts";
+import { describedBy } from "../kit/message-shape.ts";
 import { fieldWords } from "./field-words.ts";
 
 export type JsonSchema = Record<string, unknown>;
@@ -9,15 +11,19 @@ export function wordsOf(name: string): string | undefined {
   return Object.hasOwn(fieldWords, plain) ? fieldWords[plain] : undefined;
 }
 
-/** The schema with words for those of its fields, at any depth, that say nothing themselves. */
+/**
+ * The schema with words for those of its fields, at any depth, that say nothing themselves: those of the
+ * message that it is made of, else of the name.
+ */
 export function withWords(schema: unknown): unknown {
   if (Array.isArray(schema)) return schema.map(withWords);
   if (typeof schema !== "object" || schema === null) return schema;
+  const { [describedBy]: message, ...rest } = schema as JsonSchema;
   return Object.fromEntries(
-    Object.entries(schema).map(([key, value]) => {
+    Object.entries(rest).map(([key, value]) => {
       if (key !== "properties") return [key, withWords(value)];
       const fields = Object.entries(value as Record<string, JsonSchema>).map(([name, field]) => {
-        const words = field.description ?? wordsOf(name);
+        const words = field.description ?? comments[`${message}.${name}`] ?? wordsOf(name);
         const whole = withWords(field) as JsonSchema;
         return [name, words === undefined ? whole : { ...whole, description: words }];
       });

@@ -3,6 +3,11 @@ export type CamelCase<Name extends string> = Name extends `${infer First}_${infe
   ? `${First}${Capitalize<CamelCase<Rest>>}`
   : Name;
 
+/** `createdAt` is `created_at`. */
+export type SnakeCase<Name extends string> = Name extends `${infer First}${infer Rest}`
+  ? `${First extends Lowercase<First> ? First : `_${Lowercase<First>}`}${SnakeCase<Rest>}`
+  : Name;
+
 /** The same fields by names in camelCase. */
 export type InCamelCase<Fields> = { [Name in keyof Fields as CamelCase<Name & string>]: Fields[Name] };
 
@@ -28,3 +33,11 @@ export const inCamelCase = <Fields extends object>(fields: Fields): InCamelCase<
   Object.fromEntries(
     Object.entries(fields).map(([name, value]) => [keptCamelCase(name), value]),
   ) as InCamelCase<Fields>;
+
+/** The same fields by names in snake_case. */
+export type InSnakeCase<Fields> = { [Name in keyof Fields as SnakeCase<Name & string>]: Fields[Name] };
+
+export const inSnakeCase = <Fields extends object>(fields: Fields): InSnakeCase<Fields> =>
+  Object.fromEntries(
+    Object.entries(fields).map(([name, value]) => [snakeCase(name), value]),
+  ) as InSnakeCase<Fields>;

@@ -139,6 +139,12 @@ export interface RpcDuplexBinding<I, O> {
   encode: (output: O) => object;
 }
 
+/** Of a method whose operation reads JSON as it comes: zero is not what was left out. */
+export const inJson = { decode: (body: Record<string, unknown>): unknown => body };
+
+/** What a method answers that has nothing to say. */
+export const nothing = () => ({});
+
 /** Both mappings are checked against the generated types: a misspelt field does not compile. */
 export function rpc<In extends DescMessage, Out extends DescMessage, I, O>(
   method: DescMethodUnary<In, Out>,

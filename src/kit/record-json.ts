@@ -1,9 +1,6 @@
 import { snakeCase } from "./cases.ts";
 import { rfc3339 } from "./clock.ts";
-import type { Words } from "./words.ts";
-
-/** `never` where a word is no field. */
-type FieldNames<Fields, Text extends string> = Text & (Words<Text> extends keyof Fields ? unknown : never);
+import type { FieldNames } from "./words.ts";
 
 /**
  * A record as answers have it: these of its fields, apart by a space, in snake_case; times (`…At`) as text,

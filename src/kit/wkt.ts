@@ -19,26 +19,6 @@ export const instantOf = (timestamp: Timestamp): Instant =>
   Number(timestamp.seconds) * 1000 + Math.floor(timestamp.nanos / 1_000_000);
 
 /**
- * Integers come as JSON numbers or as decimal strings (the protobuf mapping); other values are left for the
- * schema to refuse. Answers the body itself where there is nothing to change.
- */
-export function withNumbers(
-  body: Record<string, unknown>,
-  fields: readonly string[],
-): Record<string, unknown> {
-  let read = body;
-  for (const field of fields) {
-    const value = body[field];
-    const isText = typeof value === "string" && /^-?\d{1,15}$/.test(value);
-    if (!isText && value !== null) continue;
-    if (read === body) read = { ...body };
-    if (isText) read[field] = Number(value);
-    else delete read[field];
-  }
-  return read;
-}
-
-/**
  * A 64-bit count of a message. Beyond what a number holds exactly it is the farthest, which nothing ever
  * reaches.
  */
@@ -101,3 +81,7 @@ export const messageOf =
   <Desc extends DescMessage>(schema: Desc) =>
   (json: unknown): MessageShape<Desc> =>
     fromJson(schema, json as JsonValue);
+
+/** The objects of a list, each read; what is none, or no list, is left for the schema to refuse. */
+export const eachOf = (list: unknown, read: (item: Record<string, unknown>) => unknown): unknown =>
+  Array.isArray(list) ? list.map((item) => (isJsonObject(item) ? read(item) : item)) : (list ?? []);

@@ -1,5 +1,5 @@
 import { tables } from "./tables/index.ts";
-import { type Exported, type ExportSection, exportSections, type Table } from "./tables/table.ts";
+import { type Exported, type ExportSection, exportSections, keyOf, type Table } from "./tables/table.ts";
 
 export { type ExportSection, exportSections } from "./tables/table.ts";
 
@@ -21,14 +21,13 @@ export interface ExportedTable {
   ids: readonly string[];
 }
 
+/** Columns that say whose a row is. */
+const owners: readonly string[] = ["environment_id", "org_id"];
+
 const words = (text = ""): string[] => text.split(" ").filter((word) => word !== "");
 
-function exportedTable(
-  section: ExportSection,
-  name: string,
-  { columns }: Table,
-  row: Exported,
-): ExportedTable {
+function exportedTable(section: ExportSection, name: string, table: Table, row: Exported): ExportedTable {
+  const { columns } = table;
   const kindOf = (column: string) => (new RegExp(`\\b${column} TEXT`).test(columns) ? "text" : "number");
   const leaving = [
     ...words(row.leaves).map((column) => [column, kindOf(column)] as const),
@@ -36,7 +35,8 @@ function exportedTable(
   ];
   return {
     ...{ section, table: name, of: row.of ?? "environment", columns: Object.fromEntries(leaving) },
-    ...{ left: words(row.stays), key: words(row.key), ids: words(row.ids) },
+    ...{ left: words(row.stays), ids: words(row.ids) },
+    key: row.key === undefined ? keyOf(table).filter((column) => !owners.includes(column)) : words(row.key),
   };
 }
 

@@ -1,12 +1,55 @@
-import { createHash } from "node:crypto";
+import { createHash, createHmac, pbkdf2 } from "node:crypto";
+import { promisify } from "node:util";
 import { Fault } from "../kit/fault.ts";
 import { sql } from "../kit/sql.ts";
+import { boundedName, gatheredName } from "./environment-databases.ts";
 import { environmentViews } from "./environment-views.ts";
 import { dropSchema, lostSchemas } from "./postgres-drops.ts";
 import { codeOf } from "./postgres-errors.ts";
-import { wallsOf } from "./postgres-walls.ts";
-import { scramVerifier } from "./scram.ts";
 import { type Session, type Store, StoreError } from "./store.ts";
+
+/** What a query may gather in one value, and how large a value: PostgreSQL's own bound is a gigabyte. */
+const gatheredRowsMax = 10_000;
+const gatheredBytesMax = 16 * 1024 * 1024;
+/** What each value needs beside its bytes. */
+const placeBytes = 24;
+
+const raise = (message: string): string => `RAISE EXCEPTION USING ERRCODE = '54000', MESSAGE = '${message}'`;
+
+/** Statements that make both in a schema, as the server's own role; `search_path` finds them there. */
+const wallsOf = (schema: string): readonly string[] => [
+  `CREATE OR REPLACE FUNCTION ${schema}.${boundedName}(value anyelement) RETURNS anyelement
+    LANGUAGE plpgsql STABLE PARALLEL SAFE AS $do$ BEGIN
+    IF pg_catalog.pg_column_size(value) > ${gatheredBytesMax} THEN
+      ${raise(`a value has more than ${gatheredBytesMax} bytes`)};
+    END IF;
+    RETURN value; END $do$`,
+  `CREATE OR REPLACE FUNCTION ${schema}.svc_gather(state bigint[], value anyelement, other text) RETURNS bigint[]
+    LANGUAGE plpgsql STABLE PARALLEL SAFE AS $do$ BEGIN
+    state[1] := state[1] + 1;
+    state[2] := state[2] + ${placeBytes} + coalesce(pg_catalog.octet_length(value::text), 0)
+      + coalesce(pg_catalog.octet_length(other), 0);
+    IF state[1] > ${gatheredRowsMax} THEN
+      ${raise(`more than ${gatheredRowsMax} rows are gathered in one value`)};
+    END IF;
+    IF state[2] > ${gatheredBytesMax} THEN
+      ${raise(`more than ${gatheredBytesMax} bytes are gathered in one value`)};
+    END IF;
+    RETURN state; END $do$`,
+  `CREATE OR REPLACE AGGREGATE ${schema}.${gatheredName}(anyelement, text)
+    (SFUNC = ${schema}.svc_gather, STYPE = bigint[], INITCOND = '{0,0}')`,
+];
+
+const iterations = 4096;
+
+/** What PostgreSQL keeps of a password: sent instead of it, so that no log of the server has the password. */
+async function scramVerifier(password: string, salt: Uint8Array): Promise<string> {
+  const salted = await promisify(pbkdf2)(password, salt, iterations, 32, "sha256");
+  const keyOf = (name: string) => createHmac("sha256", salted).update(name).digest();
+  const stored = createHash("sha256").update(keyOf("Client Key")).digest("base64");
+  const server = keyOf("Server Key").toString("base64");
+  return `SCRAM-SHA-256$${iterations}:${Buffer.from(salt).toString("base64")}$${stored}:${server}`;
+}
 
 /** What an environment has in the database: a schema of this name, one role that reads and one that folds. */
 export interface EnvironmentLogins {

@@ -2,7 +2,7 @@ import { expect, test } from "bun:test";
 import { assignToActors, nearest } from "../../src/domain/engine/dispatch/actors.ts";
 import type { IdleWorker } from "../../src/domain/engine/dispatch/idle-workers.ts";
 import type { ClaimSlot } from "../../src/domain/engine/dispatch/queues.ts";
-import { actorOf } from "../../src/domain/engine/emit/actor.ts";
+import { actorOf } from "../../src/domain/engine/emit/new-runs.ts";
 import type { ClaimedRow } from "../../src/domain/engine/runs/execution/claim.ts";
 import { silentLog } from "../../src/kit/log.ts";
 

@@ -10,7 +10,7 @@ import { rawCommands } from "../../src/cli/raw-commands.ts";
 import { commandAt } from "../../src/cli/run.ts";
 import { serveArguments } from "../../src/cli/serve-arguments.ts";
 import { cellOf, localTime, paintOf, shown, tableOf } from "../../src/cli/show.ts";
-import { prettyLine } from "../../src/cli/tail-lines.ts";
+import { prettyLine } from "../../src/cli/tail.ts";
 import { version } from "../../src/kit/version.ts";
 import { makeCli } from "../support/cli.ts";
 import { casesElsewhere, cliCases } from "../support/cli-cases.ts";

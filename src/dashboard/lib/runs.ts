@@ -4,9 +4,25 @@ import { conditionIn, filterOf } from "../../sdk/wire/attribute-conditions.ts";
 import { pauseWords } from "../../sdk/wire/pause-words.ts";
 import { rest, rpc } from "./api.ts";
 import { type Cuts, cutsOf, shownBytesMax } from "./cuts.ts";
-import { instants, texts, wholes } from "./fields.ts";
-import { instantOf, textOf as text } from "./format.ts";
+import { instantOf, textOf as text, textOf } from "./format.ts";
 import { may } from "./session.ts";
+
+type NamesIn<Text extends string, Found extends string = never> = Text extends `${infer One} ${infer Rest}`
+  ? NamesIn<Rest, Found | One>
+  : Found | Text;
+
+/** Reads those fields of a message that hold the same kind of thing, by their names apart by a space. */
+const reading =
+  <Value>(read: (value: unknown) => Value) =>
+  <const Text extends string>(message: Record<string, unknown>, names: Text) =>
+    Object.fromEntries(names.split(" ").map((name) => [name, read(message[name])])) as Record<
+      NamesIn<Text>,
+      Value
+    >;
+
+const texts = reading(textOf);
+const wholes = reading((value) => Number(value ?? 0));
+const instants = reading((value) => instantOf(textOf(value)));
 
 export type AttributesData = Static<typeof AttributesShape>;
 

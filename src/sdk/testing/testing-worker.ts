@@ -1,6 +1,6 @@
 import { type ExecutionInput, execute } from "../steps/execute.ts";
 import type { ExecutionEnd } from "../steps/execution-end.ts";
-import { type ExecutionHost, retryPauseMsMax, type StepWork } from "../steps/step-host.ts";
+import { type ExecutionHost, type OutputSource, retryPauseMsMax, type StepWork } from "../steps/step-host.ts";
 import { givenValue, type ReportedAttributes } from "../wire/attributes.ts";
 import { SvcError } from "../wire/errors.ts";
 import type { RunLine } from "../wire/run-log-types.ts";
@@ -10,8 +10,38 @@ import type { TestPlan } from "./test-plan.ts";
 import type { TestCalls } from "./testing-calls.ts";
 import { asJson } from "./testing-json.ts";
 import type { TestNames } from "./testing-names.ts";
-import { TestOutputs } from "./testing-outputs.ts";
 import type { TestServer } from "./testing-server.ts";
+
+interface Written {
+  stepId: string;
+  /** The try of the step, or the attempt of the handler. */
+  source: string;
+  chunk: unknown;
+}
+
+/** What a test run wrote to its outputs, by the server's rules. */
+class TestOutputs {
+  readonly #written = new Map<string, Written[]>();
+
+  /** Takes the chunks of one execution. Outside of steps a handler that is entered again writes the same. */
+  of(attempt: number, execution: number) {
+    const counts = new Map<string, number>();
+    return (name: string, { stepId, entry }: OutputSource, chunk: unknown): void => {
+      const source = stepId === "" ? `attempt ${attempt}` : `${execution}.${entry} ${stepId}`;
+      const all = this.#written.get(name) ?? [];
+      const place = counts.get(`${source}\n${name}`) ?? 0;
+      counts.set(`${source}\n${name}`, place + 1);
+      const own = all.filter((one) => one.source === source);
+      if (place < own.length) return;
+      const kept = own.length > 0 ? all : all.filter((one) => one.stepId !== stepId);
+      this.#written.set(name, [...kept, { stepId, source, chunk }]);
+    };
+  }
+
+  all(): Record<string, unknown[]> {
+    return Object.fromEntries([...this.#written].map(([name, all]) => [name, all.map(({ chunk }) => chunk)]));
+  }
+}
 
 export interface TestWorkerParts {
   plan: TestPlan;

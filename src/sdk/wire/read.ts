@@ -73,80 +73,61 @@ function errorOf(message: Message): { error?: Run["error"] & object } {
   };
 }
 
-export function readRun(message: Message): Run {
-  return {
-    id: text(message.id),
-    functionId: text(message.functionId),
-    functionVersion: count(message.functionVersion),
-    eventId: text(message.eventId),
-    eventName: text(message.eventName),
-    status: wordOf(message.status, "RUN_STATUS") as RunStatus,
-    attempt: count(message.attempt),
-    maxAttempts: count(message.maxAttempts),
-    input: payload(message, "input"),
-    output: payload(message, "output"),
-    createdAt: text(message.createdAt),
-    updatedAt: text(message.updatedAt),
-    ...present(message, ["pauseReason", "pauseRequested", "workerId", "actorId", "cancellationCause"]),
-    ...present(message, ["parentRunId", "parentStepId", "startedAt", "endedAt"]),
-    ...present(message, [
-      "phase",
-      "compensationFailed",
-      "blockingReason",
-      "blockingCause",
-      "nondeterminism",
-      "errorGroup",
-      "redactedAt",
-      "redactedBy",
-      "pinnedTo",
-      "movesAt",
-    ]),
-    ...(Array.isArray(message.attemptLog) && { attemptLog: message.attemptLog.map(readAttempt) }),
-    ...(message.attributes !== undefined && { attributes: readAttributes(message.attributes) }),
-    ...errorOf(message),
-  };
-}
+const runFields = fieldsOf<Run>()({
+  texts: ["id", "functionId", "eventId", "eventName", "createdAt", "updatedAt"],
+  counts: ["functionVersion", "attempt", "maxAttempts"],
+  given: [
+    ...(["pauseReason", "pauseRequested", "workerId", "actorId", "cancellationCause", "phase"] as const),
+    ...(["parentRunId", "parentStepId", "startedAt", "endedAt", "movesAt", "pinnedTo"] as const),
+    ...(["compensationFailed", "blockingReason", "blockingCause", "nondeterminism"] as const),
+    ...(["errorGroup", "redactedAt", "redactedBy"] as const),
+  ],
+});
+
+export const readRun = (message: Message): Run => ({
+  ...runFields(message),
+  status: wordOf(message.status, "RUN_STATUS") as RunStatus,
+  ...{ input: payload(message, "input"), output: payload(message, "output") },
+  ...(Array.isArray(message.attemptLog) && { attemptLog: message.attemptLog.map(readAttempt) }),
+  ...(message.attributes !== undefined && { attributes: readAttributes(message.attributes) }),
+  ...errorOf(message),
+});
 
 /** Of one whose error is left out: nothing was said. */
 const saidError = (message: Message) => errorOf(message).error ?? { message: "", retryable: false };
 
+const attemptFields = fieldsOf<RunAttempt>()({
+  ...{ texts: ["workerId", "startedAt"], counts: ["number", "executions"] },
+  given: ["endedAt", "outcome", "lost", "deployment"],
+});
 const readAttempt = (message: Message): RunAttempt => ({
-  number: count(message.number),
-  workerId: text(message.workerId),
-  startedAt: text(message.startedAt),
-  executions: count(message.executions),
-  ...present(message, ["endedAt", "outcome", "lost", "deployment"]),
+  ...attemptFields(message),
   ...(message.retryInMs !== undefined && { retryInMs: count(message.retryInMs) }),
   ...errorOf(message),
 });
 
-const readTry = (message: Message): StepTry => ({
-  number: count(message.number),
-  attempt: count(message.attempt),
-  workerId: text(message.workerId),
-  endedAt: text(message.endedAt),
-  ...present(message, ["startedAt", "retryAt"]),
-  error: saidError(message),
+const tryFields = fieldsOf<StepTry>()({
+  ...{ texts: ["workerId", "endedAt"], counts: ["number", "attempt"], given: ["startedAt", "retryAt"] },
+});
+const readTry = (message: Message): StepTry => ({ ...tryFields(message), error: saidError(message) });
+
+const stepFields = fieldsOf<Step>()({
+  ...{ texts: ["id", "stepId", "runId", "name"], counts: ["sequence", "attempt"] },
+  given: [
+    ...(["startedAt", "endedAt", "compensationFor", "patchedAt", "patchedBy"] as const),
+    ...(["tries", "maxTries", "retryAt", "redactedAt", "redactedBy"] as const),
+  ],
 });
 
-export function readStep(message: Message): Step {
-  return {
-    id: text(message.id),
-    stepId: text(message.stepId),
-    runId: text(message.runId),
-    name: text(message.name),
-    type: wordOf(message.stepType ?? message.type, "STEP_TYPE"),
-    status: wordOf(message.status, "STEP_STATUS"),
-    sequence: count(message.sequence),
-    attempt: count(message.attempt),
-    durationMs: count(message.durationMsFull ?? message.durationMs),
-    output: payload(message, "output"),
-    ...present(message, ["startedAt", "endedAt", "compensationFor", "patchedAt", "patchedBy"]),
-    ...present(message, ["tries", "maxTries", "retryAt", "redactedAt", "redactedBy"]),
-    ...errorOf(message),
-    ...(Array.isArray(message.tryLog) && { tryLog: message.tryLog.map(readTry) }),
-  };
-}
+export const readStep = (message: Message): Step => ({
+  ...stepFields(message),
+  type: wordOf(message.stepType ?? message.type, "STEP_TYPE"),
+  status: wordOf(message.status, "STEP_STATUS"),
+  durationMs: count(message.durationMsFull ?? message.durationMs),
+  output: payload(message, "output"),
+  ...errorOf(message),
+  ...(Array.isArray(message.tryLog) && { tryLog: message.tryLog.map(readTry) }),
+});
 
 export function readFunction(message: Message): RegisteredFunction {
   const { preferredMode, debounce, attributes, ...rest } = message;
@@ -275,18 +256,14 @@ export interface HistoryEntry {
   recordedAt: string;
 }
 
-export function readHistory(message: Message): HistoryEntry {
-  return {
-    eventId: text(message.eventId),
-    functionId: text(message.functionId),
-    entityVersion: count(message.entityVersion),
-    function: readFunction((message.functionSnapshot as Message | undefined) ?? {}),
-    actorId: text(message.actorId),
-    changeReason: text(message.changeReason),
-    changeType: text(message.changeType),
-    recordedAt: text(message.recordedAt),
-  };
-}
+const changeFields = fieldsOf<HistoryEntry>()({
+  texts: ["eventId", "functionId", "actorId", "changeReason", "changeType", "recordedAt"],
+  counts: ["entityVersion"],
+});
+export const readHistory = (message: Message): HistoryEntry => ({
+  ...changeFields(message),
+  function: readFunction((message.functionSnapshot as Message | undefined) ?? {}),
+});
 
 /** A secret without its value, which the server never gives out. */
 export interface Secret {

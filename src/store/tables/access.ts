@@ -26,7 +26,6 @@ export const tablesOfAccess = {
     exported: {
       in: "environments",
       of: "org",
-      key: "id",
       ids: "id",
       leaves: "id name description created_at updated_at",
     },
@@ -47,7 +46,6 @@ export const tablesOfAccess = {
     exported: {
       in: "environments",
       of: "org",
-      key: "id",
       ids: "id project_id",
       leaves: "id project_id name color schema_mode created_at updated_at retention_days tells_failures",
       stays: "compat_key_id",
@@ -102,7 +100,6 @@ export const tablesOfAccess = {
     exported: {
       in: "users",
       of: "org",
-      key: "id",
       ids: "id",
       leaves: "id email name created_at updated_at last_login_at",
       json: "roles role_ids",
@@ -205,7 +202,7 @@ export const tablesOfAccess = {
       created_at BIGINT NOT NULL, updated_at BIGINT NOT NULL`,
     indexes: ["UNIQUE roles_by_name (org_id, name)"],
     texts: { id: ours, name: utf8(100) },
-    exported: { in: "roles", of: "org", key: "id", ids: "id", leaves: "id name base created_at updated_at" },
+    exported: { in: "roles", of: "org", ids: "id", leaves: "id name base created_at updated_at" },
   },
   role_policies: {
     holds: "which policies a role carries",
@@ -218,7 +215,6 @@ export const tablesOfAccess = {
     exported: {
       in: "roles",
       of: "org",
-      key: "role_id policy_id",
       ids: "role_id policy_id",
       leaves: "role_id policy_id created_at",
     },
@@ -236,7 +232,6 @@ export const tablesOfAccess = {
     exported: {
       in: "policies",
       of: "org",
-      key: "id",
       ids: "id",
       leaves:
         "id name actions resources condition template_id template_version version created_at updated_at",
@@ -253,7 +248,6 @@ export const tablesOfAccess = {
     exported: {
       in: "policies",
       of: "org",
-      key: "policy_id version",
       ids: "policy_id",
       leaves:
         "policy_id name actions resources condition author_id change_reason template_id template_version version created_at",

@@ -20,7 +20,6 @@ export const tablesOfTold = {
     exported: {
       in: "steps",
       of: "runs",
-      key: "run_id execution_seq place",
       ids: "run_id",
       leaves: "run_id execution_seq place attempt worker_id at line_count total seen bytes",
       json: "lines",
@@ -44,7 +43,6 @@ export const tablesOfTold = {
     exported: {
       in: "steps",
       of: "runs",
-      key: "run_id name first",
       ids: "run_id",
       leaves: "run_id name first attempt step_id source source_first count total at superseded_by",
       json: "chunks",
@@ -69,7 +67,6 @@ export const tablesOfTold = {
     exported: {
       in: "steps",
       of: "runs",
-      key: "run_id sequence",
       ids: "run_id",
       leaves: "run_id sequence name idempotency_key sent_by sent_at taken_at taken_by",
       json: "data",

@@ -23,7 +23,6 @@ export const tablesOfEngine = {
     texts: { id: functionIdBytesMax, slug: functionIdBytesMax },
     exported: {
       in: "functions",
-      key: "id",
       leaves:
         "id slug name status mode version lane_limit paced throttle_us throttle_burst undo_on cron_count definition_bytes created_at updated_at",
       json: "definition",
@@ -39,7 +38,6 @@ export const tablesOfEngine = {
     purge: { at: 300 },
     exported: {
       in: "functions",
-      key: "function_id version",
       leaves: "function_id actor_id version recorded_at",
       json: "definition",
     },
@@ -56,7 +54,6 @@ export const tablesOfEngine = {
     purge: { at: 310 },
     exported: {
       in: "functions",
-      key: "function_id entity_version",
       ids: "event_id",
       leaves: "function_id event_id change_type change_reason actor_id entity_version recorded_at",
       json: "snapshot",
@@ -157,7 +154,6 @@ export const tablesOfEngine = {
     exported: {
       in: "steps",
       of: "runs",
-      key: "run_id step_id",
       ids: "run_id child_run_id",
       leaves:
         "run_id step_id name type status patched_by compensation_for wait_event_name child_run_id on_timeout sequence attempt started_at ended_at duration_ms patched_at sleep_until created_at updated_at wait_timeout_at failure_told_at is_kept redacted_at redacted_by",
@@ -176,7 +172,6 @@ export const tablesOfEngine = {
     exported: {
       in: "steps",
       of: "runs",
-      key: "run_id sequence",
       ids: "run_id",
       leaves: "run_id type sequence at",
       json: "detail",
@@ -189,7 +184,7 @@ export const tablesOfEngine = {
       PRIMARY KEY (run_id, entity_id)`,
     isClustered: true,
     purge: { at: 245, ofRun: "run_id" },
-    exported: { in: "steps", of: "runs", key: "run_id entity_id", ids: "run_id", leaves: "run_id entity_id" },
+    exported: { in: "steps", of: "runs", ids: "run_id", leaves: "run_id entity_id" },
   },
   run_attribute_names: {
     holds: "names of attributes, each with its type",
@@ -199,7 +194,7 @@ export const tablesOfEngine = {
     indexes: ["run_attribute_names_deleted (environment_id, name) WHERE deleted_at IS NOT NULL"],
     purge: { at: 249 },
     texts: { name: 64 },
-    exported: { in: "runs", key: "name", leaves: "name type created_at deleted_at" },
+    exported: { in: "runs", leaves: "name type created_at deleted_at" },
   },
   run_attributes: {
     holds: "what runs are found by",
@@ -214,7 +209,6 @@ export const tablesOfEngine = {
     exported: {
       in: "runs",
       of: "runs",
-      key: "run_id name",
       ids: "run_id",
       leaves: "run_id name value created_at",
     },
@@ -234,7 +228,6 @@ export const tablesOfEngine = {
     texts: { id: ours, function_id: functionIdBytesMax },
     exported: {
       in: "runs",
-      key: "id",
       ids: "sample_run_id",
       leaves: "id function_id code message frame sample_run_id count first_seen_at last_seen_at",
     },

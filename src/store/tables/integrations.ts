@@ -20,7 +20,6 @@ export const tablesOfIntegrations = {
     texts: { id: ours },
     exported: {
       in: "webhooks",
-      key: "id",
       leaves: "id name event_prefix source_type verify_header verify_algorithm created_at updated_at",
       json: "verify_config metadata",
       stays: "sealed prev_sealed prev_expires_at token_hash token_prefix",
@@ -67,7 +66,6 @@ export const tablesOfIntegrations = {
     texts: { id: ours },
     exported: {
       in: "webhooks",
-      key: "id",
       leaves:
         "id name url pattern filter status disabled_reason last_error position last_delivered_at created_at updated_at",
       stays:

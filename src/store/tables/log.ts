@@ -29,7 +29,6 @@ export const tablesOfLog = {
     texts: { id: ours, name: eventNameBytes },
     exported: {
       in: "events",
-      key: "position",
       ids: "id run_id",
       leaves:
         "id name source idempotency_key entity_id entity_type run_id schema_hash schema_breach position version at entity_version redacted_at redacted_by",
@@ -76,7 +75,6 @@ export const tablesOfLog = {
     texts: { event_name: eventNameBytes },
     exported: {
       in: "schemas",
-      key: "event_name version",
       leaves: "event_name hash schema_json description version bytes created_at",
     },
   },
@@ -98,7 +96,6 @@ export const tablesOfLog = {
     texts: { entity_type: 128 },
     exported: {
       in: "streams",
-      key: "entity_id",
       leaves: "entity_id entity_type version created_at updated_at deleted_at purge_from",
     },
   },
@@ -113,7 +110,6 @@ export const tablesOfLog = {
     purge: { at: 264, under: "streams" },
     exported: {
       in: "snapshots",
-      key: "entity_id entity_version",
       ids: "id",
       leaves: "entity_id id entity_version created_at",
       json: "state",

@@ -50,7 +50,6 @@ export const tablesOfRecord = {
     exported: {
       in: "audit",
       of: "org",
-      key: "sequence",
       leaves:
         "id event_type operation action environment_id resource rule outcome caller_kind caller_id roles impersonated_org_id request_id payload removed key_id hash sequence at reads allowed",
     },

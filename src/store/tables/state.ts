@@ -17,7 +17,6 @@ export const tablesOfState = {
     texts: { name: 128 },
     exported: {
       in: "projections",
-      key: "name",
       ids: "error_event_id",
       leaves:
         "name mode status partition_path error_message error_event_id error_partition version generation error_position created_at updated_at",
@@ -36,7 +35,6 @@ export const tablesOfState = {
     texts: { name: 128 },
     exported: {
       in: "projections",
-      key: "name entity_version",
       ids: "event_id",
       leaves: "name event_id change_type actor_id entity_version recorded_at",
       json: "snapshot",
@@ -62,7 +60,6 @@ export const tablesOfState = {
     texts: { name: 128 },
     exported: {
       in: "projections",
-      key: "name generation",
       leaves: "name generation definition_version cursor_position saved_at recorded_since",
       stays:
         "position delivered offered target return_to holder stream_id fence lease_until asked_at dropped_at",
@@ -80,7 +77,6 @@ export const tablesOfState = {
     texts: { name: 128, table_name: ours },
     exported: {
       in: "projections",
-      key: "name",
       leaves: "name table_name table_sql description",
       json: "event_handlers admitted",
     },
@@ -124,7 +120,6 @@ export const tablesOfState = {
     texts: { name: 128, partition_key: 512 },
     exported: {
       in: "projections",
-      key: "name generation partition_key",
       ids: "last_event_id error_event_id",
       leaves:
         "name partition_key last_event_id error_message error_event_id generation last_position last_event_at version error_position skipped_position updated_at",
@@ -145,7 +140,6 @@ export const tablesOfState = {
     texts: { name: 128, partition_key: 512 },
     exported: {
       in: "projections",
-      key: "name generation partition_key at position",
       ids: "event_id",
       leaves: "name partition_key event_id generation at position version saved_at",
       json: "state",
@@ -180,7 +174,6 @@ export const tablesOfState = {
     texts: { id: ours, name: 64 },
     exported: {
       in: ["kv", "config"],
-      key: "id",
       leaves:
         "id name description ttl_ms value_bytes_max bytes_max history_max revision value_count bytes forgotten_revision created_at",
       stays: "deleted_at",
@@ -208,7 +201,6 @@ export const tablesOfState = {
     texts: { bucket_id: ours, key: 512, expr: ours },
     exported: {
       in: ["kv", "config"],
-      key: "bucket_id key",
       leaves: "bucket_id key operation value revision bytes created_at expires_at",
     },
   },
@@ -225,7 +217,6 @@ export const tablesOfState = {
     texts: { bucket_id: ours, key: 512, expr: ours },
     exported: {
       in: ["kv", "config"],
-      key: "bucket_id key revision",
       leaves: "bucket_id key value revision bytes created_at expires_at",
     },
   },

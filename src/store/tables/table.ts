@@ -55,7 +55,8 @@ export interface Exported {
   in: ExportSection | readonly ExportSection[];
   /** `environment` when left out. */
   of?: "org" | "runs";
-  key: string;
+  /** Order of the rows; the rest of the primary key when left out. */
+  key?: string;
   ids?: string;
   leaves: string;
   /** What leaves, too, and is JSON. */

@@ -1,14 +1,61 @@
 import type { Static } from "@sinclair/typebox";
 import type { Health } from "../../../domain/cluster/nodes/wire.ts";
 import { rest } from "../../lib/api.ts";
-import { bytes, count, dateTime, duration, instantOf } from "../../lib/format.ts";
+import { bytes, count, counted, dateTime, duration, instantOf } from "../../lib/format.ts";
 import { useLoaded, useNet, useTick } from "../../lib/hooks.ts";
 import { may, viewer } from "../../lib/session.ts";
-import { Empty, Facts, Failure, Page, Section, Text, When } from "../../ui/basics.tsx";
-import { Opener } from "../../ui/dialog.tsx";
+import { Button, Empty, Facts, Failure, Page, Section, Text, When } from "../../ui/basics.tsx";
+import { type ChangeEnds, Choice, Field, FormDialog, Opener, useFields } from "../../ui/dialog.tsx";
 import { Status } from "../../ui/status.tsx";
 import { Table } from "../../ui/table.tsx";
-import { RotateDialog, rotatedKinds } from "./rotate-dialog.tsx";
+
+/** Secrets of the installation that people rotate, and what each is for. */
+const rotatedKinds = [
+  ["jwt_secret", "Sessions of tenants' users"],
+  ["platform_jwt_secret", "Sessions of the platform's users"],
+  ["signing_key", "Signatures of what the server sends"],
+  ["master_key", "Master key"],
+] as const;
+
+const secretBytes = 32;
+
+const madeUp = (): string =>
+  Array.from(crypto.getRandomValues(new Uint8Array(secretBytes)), (byte) =>
+    byte.toString(16).padStart(2, "0"),
+  ).join("");
+
+/** Replaces a secret of the installation on every node. */
+function RotateDialog(ends: ChangeEnds) {
+  const [{ kind, value }, field] = useFields({ kind: "jwt_secret", value: "" });
+  const submit = async () => {
+    const body = { kind, new_value: value };
+    const answer = await rest<{ confirmed_nodes: string[] }>("/api/v1/cluster/rotate-token", { body });
+    return `Rotated; ${counted(answer.confirmed_nodes.length, "node")} already on it`;
+  };
+  return (
+    <FormDialog
+      title="Rotate a secret of the installation"
+      submit="Rotate"
+      isDangerous
+      onSubmit={submit}
+      {...ends}
+    >
+      <p>Every node uses the new one from now on. What the old one signed stays good for a day.</p>
+      <Choice label="Secret" {...field("kind")} options={rotatedKinds} />
+      <Field
+        label="New value"
+        type="password"
+        autoComplete="new-password"
+        isRequired
+        {...field("value")}
+        hint="It is never shown again."
+      />
+      <div>
+        <Button onClick={() => field("value").onInput(madeUp())}>Make one up</Button>
+      </div>
+    </FormDialog>
+  );
+}
 
 type NodeData = ClusterData["nodes"][number];
 

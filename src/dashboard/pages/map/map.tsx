@@ -1,13 +1,67 @@
+import { useEffect, useRef } from "preact/hooks";
 import { type FlowEdge, type FlowEnd, type FlowKind, readFlow } from "../../lib/flow.ts";
 import { count, counted, plain } from "../../lib/format.ts";
-import { useFollowed, useLoaded } from "../../lib/hooks.ts";
+import { useFollowed, useLive, useLoaded, useTick } from "../../lib/hooks.ts";
 import { useLayout } from "../../lib/layout.ts";
 import { address, hrefOf, setQuery } from "../../lib/router.ts";
+import { may } from "../../lib/session.ts";
 import { aboutRead, Empty, Failure, Page, Section, Text } from "../../ui/basics.tsx";
 import { Select } from "../../ui/dialog.tsx";
 import { Icon, type IconName } from "../../ui/icons.tsx";
 import { Table } from "../../ui/table.tsx";
-import { edgeKey, endKey, useTraffic } from "./traffic.ts";
+
+const endKey = ({ kind, name }: FlowEnd): string => `${kind} ${name}`;
+const edgeKey = ({ from, verb, to }: FlowEdge): string => `${endKey(from)} ${verb} ${endKey(to)}`;
+
+const tickMs = 1_000;
+/** How long a line shows that something went along it. */
+const movesMs = 2_500;
+
+interface Traffic {
+  /** Whether something goes along the line now. */
+  moves(edge: FlowEdge): boolean;
+  /** Runs that it started since the page was opened. */
+  started(edge: FlowEdge): number | undefined;
+}
+
+/** Traffic as it happens: starts of runs by their frames, everything else by how its count grew. */
+function useTraffic(edges: readonly FlowEdge[]): Traffic {
+  const { current: seen } = useRef({
+    counts: new Map<string, number>(),
+    starts: new Map<string, number>(),
+    movedAt: new Map<string, number>(),
+    keys: new Set<string>(),
+  });
+  const now = useTick(tickMs, true);
+  useEffect(() => {
+    seen.keys = new Set(edges.map(edgeKey));
+    for (const edge of edges) {
+      if (edge.count === undefined) continue;
+      const key = edgeKey(edge);
+      const before = seen.counts.get(key);
+      if (before !== undefined && edge.count > before) seen.movedAt.set(key, Date.now());
+      seen.counts.set(key, edge.count);
+    }
+  }, [edges]);
+  useLive(may("runs:read") ? "system.run.*.created" : "", {
+    onFrame({ data }) {
+      const { eventName, functionId } = data as { eventName: string; functionId: string };
+      const [from, to] = [
+        { kind: "event", name: eventName },
+        { kind: "function", name: functionId },
+      ] as const;
+      const key = edgeKey({ from, verb: "starts", to, count: undefined });
+      // Events that a wildcard or an invocation stands for have no line of their own.
+      if (!seen.keys.has(key)) return;
+      seen.starts.set(key, (seen.starts.get(key) ?? 0) + 1);
+      seen.movedAt.set(key, Date.now());
+    },
+  });
+  return {
+    moves: (edge) => now - (seen.movedAt.get(edgeKey(edge)) ?? Number.NEGATIVE_INFINITY) < movesMs,
+    started: (edge) => seen.starts.get(edgeKey(edge)),
+  };
+}
 
 const spans = [
   ["1", "Last hour"],

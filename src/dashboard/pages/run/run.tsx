@@ -1,24 +1,88 @@
 import { useEffect } from "preact/hooks";
 import { isMissing } from "../../lib/api.ts";
-import { dateTime, duration, instantOf, lasted, plain } from "../../lib/format.ts";
+import { bytes, clockTime, counted, dateTime, duration, instantOf, lasted, plain } from "../../lib/format.ts";
 import { useFollowed, useLoaded, useTick } from "../../lib/hooks.ts";
 import { noteRecent } from "../../lib/prefs.ts";
 import { address, hrefOf, setQuery } from "../../lib/router.ts";
-import { getRun, getStateAt, isOver, type Moment, type RunView, type StepView } from "../../lib/runs.ts";
-import { Facts, Failure, Id, Missing, PageHead, Section, Tabs, Text, When } from "../../ui/basics.tsx";
+import {
+  getLogs,
+  getOutputs,
+  getRun,
+  getStateAt,
+  isOver,
+  type Moment,
+  type RunView,
+  type StepView,
+} from "../../lib/runs.ts";
+import { Empty, Facts, Failure, Id, Missing, PageHead, Section, Tabs, Text, When } from "../../ui/basics.tsx";
 import { Payload } from "../../ui/payload.tsx";
 import { Status } from "../../ui/status.tsx";
 import { Attempts } from "./attempts.tsx";
 import { Causes } from "./causes.tsx";
 import { Audit, History } from "./history.tsx";
-import { Logs } from "./logs.tsx";
-import { Outputs } from "./outputs.tsx";
+import { ReadBeside } from "./read-beside.tsx";
 import { RunActions } from "./run-actions.tsx";
 import { Signals } from "./signals.tsx";
 import { ErrorBlock, StepPanel } from "./step-panel.tsx";
 import { TimeSlider } from "./time-slider.tsx";
 import { Waterfall } from "./waterfall.tsx";
 import { readWhole, type Whole, wholeStep } from "./whole.ts";
+
+/** The ends of what the handler writes to its outputs. */
+const Outputs = ({ run }: { run: RunView }) => (
+  <ReadBeside run={run} read={getOutputs}>
+    {(outputs) =>
+      outputs.length === 0 ? (
+        <Empty
+          title="Its handler wrote to no output"
+          says="What a handler writes to an output is shown here."
+          docs="outputs"
+        />
+      ) : (
+        outputs.map(({ name, chunks, bytes: size, tail }) => (
+          <Section key={name} title={`Output ${name}`}>
+            <p class="faint">{`${counted(chunks, "chunk")}, ${bytes(size)}. What was written last:`}</p>
+            <Text of={tail} in="p" class="log-text" />
+          </Section>
+        ))
+      )
+    }
+  </ReadBeside>
+);
+
+type LogsView = Awaited<ReturnType<typeof getLogs>>;
+
+/** What the handler wrote. */
+const Logs = ({ run }: { run: RunView }) => (
+  <ReadBeside run={run} read={getLogs}>
+    {(logs) => <Lines of={logs} />}
+  </ReadBeside>
+);
+
+function Lines({ of: { lines, leftOut } }: { of: LogsView }) {
+  if (lines.length === 0)
+    return <Empty title="Its handler wrote nothing" says="What a handler writes to its log is kept here." />;
+  return (
+    <>
+      <ol class="log-lines">
+        {lines.map(({ at, level, text, fields, step, attempt }, place) => (
+          <li key={place} class={`log-line level-${level}`}>
+            <time class="number" title={`${dateTime(at)}, attempt ${attempt}`}>
+              {clockTime(at)}
+            </time>
+            <span class="log-level">{level}</span>
+            {step !== "" && <Text of={step} in="code" />}
+            <Text of={text} in="span" class="log-text" />
+            {fields !== undefined && <Text of={JSON.stringify(fields)} in="code" class="log-fields" />}
+          </li>
+        ))}
+      </ol>
+      {leftOut > 0 && (
+        <p class="hint">{`Left out, beyond what is kept of a run: ${counted(leftOut, "line")}`}</p>
+      )}
+    </>
+  );
+}
 
 const drawMs = 250;
 

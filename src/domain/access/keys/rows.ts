@@ -1,6 +1,7 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { countOf } from "../../../kit/count-of.ts";
 import { updateLastUsed as lastUsed, type UsedSlice } from "../../../kit/last-used.ts";
+import { readAs } from "../../../kit/read-as.ts";
 import { sql } from "../../../kit/sql.ts";
 import type { Session, Store, StoreReader } from "../../../store/store.ts";
 import type { RowOf } from "../../../store/tables/row.ts";
@@ -39,15 +40,11 @@ type FactsRow = RowOf<
   "id, org_id, environment_id, role_ids, expires_at, platform_at, tokens_after"
 >;
 
-export async function keyByHash(store: StoreReader, hash: string): Promise<KeyFacts | undefined> {
-  const row = await store.one<FactsRow>(sql`SELECT ${facts} FROM api_keys WHERE key_hash = ${hash}`);
-  return row && toFacts(row);
-}
+export const keyByHash = (store: StoreReader, hash: string) =>
+  readFacts.one(store, sql`SELECT ${facts} FROM api_keys WHERE key_hash = ${hash}`);
 
-export async function keyById(store: StoreReader, id: string): Promise<KeyFacts | undefined> {
-  const row = await store.one<FactsRow>(sql`SELECT ${facts} FROM api_keys WHERE id = ${id}`);
-  return row && toFacts(row);
-}
+export const keyById = (store: StoreReader, id: string) =>
+  readFacts.one(store, sql`SELECT ${facts} FROM api_keys WHERE id = ${id}`);
 
 const facts = sql.raw("id, org_id, environment_id, role_ids, expires_at, platform_at, tokens_after");
 
@@ -60,6 +57,8 @@ const toFacts = (row: FactsRow) => ({
   isPlatform: row.platform_at !== null,
   tokensAfter: row.tokens_after,
 });
+
+const readFacts = readAs(toFacts);
 
 interface ListedRow extends FactsRow {
   name: string;
@@ -80,18 +79,14 @@ const toListed = (row: ListedRow): ListedKey & { tokensAfter: Instant } => ({
   lastUsedAt: row.last_used_at,
 });
 
-/** Of one org, oldest first, expired ones too. */
-export async function keysOf(store: Pick<Store, "all">, orgId: string): Promise<ListedKey[]> {
-  const rows = await store.all<ListedRow>(
-    sql`SELECT ${listed} FROM api_keys WHERE org_id = ${orgId} ORDER BY created_at, id`,
-  );
-  return rows.map(toListed);
-}
+const readListed = readAs(toListed);
 
-export async function listedKey(store: StoreReader, id: string): Promise<ListedKey | undefined> {
-  const row = await store.one<ListedRow>(sql`SELECT ${listed} FROM api_keys WHERE id = ${id}`);
-  return row && toListed(row);
-}
+/** Of one org, oldest first, expired ones too. */
+export const keysOf = (store: Pick<Store, "all">, orgId: string) =>
+  readListed.all(store, sql`SELECT ${listed} FROM api_keys WHERE org_id = ${orgId} ORDER BY created_at, id`);
+
+export const listedKey = (store: StoreReader, id: string) =>
+  readListed.one(store, sql`SELECT ${listed} FROM api_keys WHERE id = ${id}`);
 
 export const setRoleIds = (session: Session, id: string, roleIds: readonly string[]): Promise<number> =>
   session.run(sql`UPDATE api_keys SET role_ids = ${JSON.stringify(roleIds)} WHERE id = ${id}`);

@@ -1,5 +1,6 @@
 import { type InCamelCase, inCamelCase } from "../../../kit/cases.ts";
 import type { Instant } from "../../../kit/clock.ts";
+import { readAs } from "../../../kit/read-as.ts";
 import { sql } from "../../../kit/sql.ts";
 import type { Session, Store, StoreReader } from "../../../store/store.ts";
 import type { RowOf } from "../../../store/tables/row.ts";
@@ -27,6 +28,8 @@ const toUser = (row: PlatformUserColumns): PlatformUser => ({
   ...{ isActive: row.is_active !== 0, breakGlass: row.break_glass !== 0 },
 });
 
+const read = readAs(toUser);
+
 /**
  * Locks all platform users: changes run one after the other, as each may count the others. Answers whether
  * their passwords are off.
@@ -46,27 +49,15 @@ export async function shareUsers(session: Session, platformOrgId: string): Promi
 export const anyUser = async (reader: Pick<Store, "one">): Promise<boolean> =>
   (await reader.one(sql`SELECT id FROM platform_users LIMIT 1`)) !== undefined;
 
-export async function userById(reader: StoreReader, id: string): Promise<PlatformUser | undefined> {
-  const row = await reader.one<PlatformUserColumns>(
-    sql`SELECT ${fields} FROM platform_users WHERE id = ${id}`,
-  );
-  return row && toUser(row);
-}
+export const userById = (reader: StoreReader, id: string) =>
+  read.one(reader, sql`SELECT ${fields} FROM platform_users WHERE id = ${id}`);
 
-export async function userByEmail(reader: StoreReader, email: string): Promise<PlatformUser | undefined> {
-  const row = await reader.one<PlatformUserColumns>(
-    sql`SELECT ${fields} FROM platform_users WHERE email = ${email}`,
-  );
-  return row && toUser(row);
-}
+export const userByEmail = (reader: StoreReader, email: string) =>
+  read.one(reader, sql`SELECT ${fields} FROM platform_users WHERE email = ${email}`);
 
 /** Oldest first; there are at most `platformUsersMax`. */
-export async function allUsers(reader: StoreReader): Promise<PlatformUser[]> {
-  const rows = await reader.all<PlatformUserColumns>(
-    sql`SELECT ${fields} FROM platform_users ORDER BY created_at, id`,
-  );
-  return rows.map(toUser);
-}
+export const allUsers = (reader: StoreReader) =>
+  read.all(reader, sql`SELECT ${fields} FROM platform_users ORDER BY created_at, id`);
 
 /** False when the email is taken. */
 export async function insertUser(session: Session, user: PlatformUser): Promise<boolean> {

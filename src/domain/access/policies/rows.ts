@@ -1,5 +1,6 @@
 import type { SnapshotRows } from "../../../gate/snapshot.ts";
 import { type InCamelCase, inCamelCase } from "../../../kit/cases.ts";
+import { readAs } from "../../../kit/read-as.ts";
 import { sql } from "../../../kit/sql.ts";
 import type { Session, StoreReader } from "../../../store/store.ts";
 import type { RowOf } from "../../../store/tables/row.ts";
@@ -16,26 +17,21 @@ export type PolicyVersion = InCamelCase<RowOf<"policy_versions">>;
 
 const toPolicy = (row: PolicyColumns): Policy => inCamelCase(row);
 
-export async function policiesOf(store: StoreReader, orgId: string): Promise<Policy[]> {
-  const rows = await store.all<PolicyColumns>(
-    sql`SELECT ${fields} FROM policies WHERE org_id = ${orgId} ORDER BY created_at, id`,
-  );
-  return rows.map(toPolicy);
-}
+const read = readAs(toPolicy);
 
-export async function policyById(store: StoreReader, orgId: string, id: string): Promise<Policy | undefined> {
-  const row = await store.one<PolicyColumns>(
-    sql`SELECT ${fields} FROM policies WHERE id = ${id} AND org_id = ${orgId}`,
-  );
-  return row && toPolicy(row);
-}
+export const policiesOf = (store: StoreReader, orgId: string) =>
+  read.all(store, sql`SELECT ${fields} FROM policies WHERE org_id = ${orgId} ORDER BY created_at, id`);
 
-export async function policiesOfRole(store: StoreReader, orgId: string, roleId: string): Promise<Policy[]> {
-  const rows = await store.all<PolicyColumns>(sql`SELECT ${fields} FROM policies WHERE org_id = ${orgId}
+export const policyById = (store: StoreReader, orgId: string, id: string) =>
+  read.one(store, sql`SELECT ${fields} FROM policies WHERE id = ${id} AND org_id = ${orgId}`);
+
+export const policiesOfRole = (store: StoreReader, orgId: string, roleId: string) =>
+  read.all(
+    store,
+    sql`SELECT ${fields} FROM policies WHERE org_id = ${orgId}
     AND id IN (SELECT policy_id FROM role_policies WHERE org_id = ${orgId} AND role_id = ${roleId})
-    ORDER BY created_at, id`);
-  return rows.map(toPolicy);
-}
+    ORDER BY created_at, id`,
+  );
 
 export async function roleCounts(store: StoreReader, orgId: string): Promise<Map<string, number>> {
   const rows = await store.all<{ policy_id: string; count: number }>(

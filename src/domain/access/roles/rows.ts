@@ -1,5 +1,6 @@
 import { type InCamelCase, inCamelCase } from "../../../kit/cases.ts";
 import type { Instant } from "../../../kit/clock.ts";
+import { readAs } from "../../../kit/read-as.ts";
 import { sql } from "../../../kit/sql.ts";
 import type { Session, StoreReader } from "../../../store/store.ts";
 import type { RowOf } from "../../../store/tables/row.ts";
@@ -16,6 +17,8 @@ export type RoleRow = InCamelCase<RoleColumns>;
 
 const toRole = (row: RoleColumns): RoleRow => inCamelCase(row);
 
+const read = readAs(toRole);
+
 /**
  * Locks the org's row, so that changes of its roles and policies run one after the other. False when it is
  * gone.
@@ -26,19 +29,11 @@ export async function raiseAccess(session: Session, orgId: string): Promise<bool
   );
 }
 
-export async function rolesOf(store: StoreReader, orgId: string): Promise<RoleRow[]> {
-  const rows = await store.all<RoleColumns>(
-    sql`SELECT ${fields} FROM roles WHERE org_id = ${orgId} ORDER BY created_at, id`,
-  );
-  return rows.map(toRole);
-}
+export const rolesOf = (store: StoreReader, orgId: string) =>
+  read.all(store, sql`SELECT ${fields} FROM roles WHERE org_id = ${orgId} ORDER BY created_at, id`);
 
-export async function roleById(store: StoreReader, orgId: string, id: string): Promise<RoleRow | undefined> {
-  const row = await store.one<RoleColumns>(
-    sql`SELECT ${fields} FROM roles WHERE id = ${id} AND org_id = ${orgId}`,
-  );
-  return row && toRole(row);
-}
+export const roleById = (store: StoreReader, orgId: string, id: string) =>
+  read.one(store, sql`SELECT ${fields} FROM roles WHERE id = ${id} AND org_id = ${orgId}`);
 
 export const orgCreatedAt = async (store: StoreReader, orgId: string): Promise<Instant | undefined> =>
   (await store.one<{ created_at: number }>(sql`SELECT created_at FROM orgs WHERE id = ${orgId}`))?.created_at;

@@ -3,6 +3,7 @@ import { EnvironmentService } from "../../../gen/svc/v1/environment_pb.ts";
 import { described, maybe } from "../../../kit/described.ts";
 import { listedById, type Operation, rpc, unary } from "../../../kit/operation.ts";
 import { recordJson } from "../../../kit/record-json.ts";
+import { asSent } from "../../../kit/request.ts";
 import { stated } from "../../../kit/stated.ts";
 import { timestampOf } from "../../../kit/wkt.ts";
 import type { Environments, ListedEnvironment } from "./environments.ts";
@@ -38,12 +39,13 @@ const environmentInfo = ({ id, name, keyPrefix, createdAt, updatedAt }: ListedEn
 
 const ofItself = { environmentOf: ({ id }: { id: string }) => id, special: { crossesOrgs: true } };
 
+const listFunctions = { action: "functions:list", scope: "none", reads: true } as const;
+const manage = { action: "secrets:manage", scope: "none" } as const;
+
 export const environmentsOperations = (environments: Environments): Operation[] => [
   unary({
     name: "environments.list",
-    action: "functions:list",
-    scope: "none",
-    reads: true,
+    ...listFunctions,
     summary: "Environments of the org, oldest first.",
     input: Type.Object({ project_id: Type.Optional(text) }),
     output: Type.Array(EnvironmentShape),
@@ -51,31 +53,26 @@ export const environmentsOperations = (environments: Environments): Operation[] 
       route: "GET /api/v1/environments",
       json: (list: ListedEnvironment[]) => list.map(environmentJson),
     },
-    rpc: rpc(
-      EnvironmentService.method.listEnvironments,
-      () => ({}),
-      (list: ListedEnvironment[]) => ({ environments: list.map(environmentInfo) }),
-    ),
+    rpc: rpc(EnvironmentService.method.listEnvironments, asSent, (list: ListedEnvironment[]) => ({
+      environments: list.map(environmentInfo),
+    })),
     handle: ({ project_id }, { caller }) => environments.list(caller, project_id),
     lists: listedById(),
   }),
   unary({
     name: "environments.get",
-    action: "functions:list",
-    scope: "none",
-    reads: true,
+    ...listFunctions,
     summary: "One environment.",
     input: Type.Object(byId),
     ...ofItself,
     output: EnvironmentShape,
     rest: { route: "GET /api/v1/environments/{id}", json: environmentJson },
-    rpc: rpc(EnvironmentService.method.getEnvironment, (m) => ({ id: m.id }), environmentInfo),
+    rpc: rpc(EnvironmentService.method.getEnvironment, asSent, environmentInfo),
     handle: ({ id }, { caller }) => environments.get(caller, id),
   }),
   unary({
     name: "environments.create",
-    action: "secrets:manage",
-    scope: "none",
+    ...manage,
     summary: "An environment in the project, or in the org's oldest.",
     input: Type.Object({
       name: described(text, "Name of a-z, 0-9 and -, unique in the org: at most 63 characters."),
@@ -84,7 +81,7 @@ export const environmentsOperations = (environments: Environments): Operation[] 
     }),
     output: EnvironmentShape,
     rest: { route: "POST /api/v1/environments", status: 201, json: environmentJson },
-    rpc: rpc(EnvironmentService.method.createEnvironment, (m) => ({ name: m.name }), environmentInfo),
+    rpc: rpc(EnvironmentService.method.createEnvironment, asSent, environmentInfo),
     handle: ({ name, project_id, color }, { caller }) =>
       environments.create(caller, {
         name,
@@ -94,8 +91,7 @@ export const environmentsOperations = (environments: Environments): Operation[] 
   }),
   unary({
     name: "environments.update",
-    action: "secrets:manage",
-    scope: "none",
+    ...manage,
     summary: "Renames an environment, gives it another color, or has failed runs emit an event.",
     input: Type.Object({
       ...byId,
@@ -115,18 +111,13 @@ export const environmentsOperations = (environments: Environments): Operation[] 
   }),
   unary({
     name: "environments.delete",
-    action: "secrets:manage",
-    scope: "none",
+    ...manage,
     summary: "Deletes an environment with its keys and everything in it.",
     input: Type.Object(byId),
     ...ofItself,
     output: Type.Object({ status: described(text, "Always `deleted`.") }),
     rest: { route: "DELETE /api/v1/environments/{id}", json: () => ({ status: "deleted" }) },
-    rpc: rpc(
-      EnvironmentService.method.deleteEnvironment,
-      (m) => ({ id: m.id }),
-      () => ({ success: true }),
-    ),
+    rpc: rpc(EnvironmentService.method.deleteEnvironment, asSent, () => ({ success: true })),
     handle: ({ id }, { caller }) => environments.remove(caller, id),
   }),
   unary({
@@ -139,7 +130,7 @@ export const environmentsOperations = (environments: Environments): Operation[] 
     ...ofItself,
     rpc: rpc(
       EnvironmentService.method.rotateAPIKey,
-      (m) => ({ id: m.id }),
+      asSent,
       ({ environment, key }: { environment: ListedEnvironment; key: string }) => ({
         id: environment.id,
         name: environment.name,

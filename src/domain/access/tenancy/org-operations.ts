@@ -60,13 +60,14 @@ function requireNamedOrg({ caller }: Call): void {
     throw new Fault("permission_denied", "a platform credential must name an org: X-Svc-Org");
 }
 
+const read = { action: "orgs:read", scope: "none", reads: true } as const;
+const manage = { action: "secrets:manage", scope: "none" } as const;
+
 /** Every org of the installation, for platform credentials. */
 const tenantsOperations = (orgs: Orgs): Operation[] => [
   unary({
     name: "tenants.list",
-    action: "orgs:read",
-    scope: "none",
-    reads: true,
+    ...read,
     summary: "Every org with the number of its environments and keys; by platform credentials.",
     input: Type.Object({}),
     output: Type.Array(
@@ -143,9 +144,7 @@ export const orgsOperations = (orgs: Orgs): Operation[] => [
   }),
   unary({
     name: "orgs.list",
-    action: "orgs:read",
-    scope: "none",
-    reads: true,
+    ...read,
     summary: "The caller's own org.",
     input: Type.Object({}),
     output: Type.Array(OrgShape),
@@ -155,9 +154,7 @@ export const orgsOperations = (orgs: Orgs): Operation[] => [
   }),
   unary({
     name: "orgs.get",
-    action: "orgs:read",
-    scope: "none",
-    reads: true,
+    ...read,
     summary: "The caller's org; any other looks like none.",
     input: Type.Object(byId),
     output: OrgShape,
@@ -219,8 +216,7 @@ export const projectsOperations = (orgs: Orgs): Operation[] => [
   }),
   unary({
     name: "projects.create",
-    action: "secrets:manage",
-    scope: "none",
+    ...manage,
     summary: "A project of the org.",
     input: Type.Object({
       name: described(text, "Name of the project, at most 200 characters."),
@@ -233,8 +229,7 @@ export const projectsOperations = (orgs: Orgs): Operation[] => [
   }),
   unary({
     name: "projects.update",
-    action: "secrets:manage",
-    scope: "none",
+    ...manage,
     summary: "Renames or describes a project.",
     input: Type.Object({
       ...byId,
@@ -250,8 +245,7 @@ export const projectsOperations = (orgs: Orgs): Operation[] => [
   }),
   unary({
     name: "projects.delete",
-    action: "secrets:manage",
-    scope: "none",
+    ...manage,
     summary: "Deletes a project with its environments.",
     input: Type.Object(byId),
     environmentOf: ({ environmentId }: { environmentId?: string }) => environmentId,

@@ -1,6 +1,7 @@
 import { type InCamelCase, inCamelCase } from "../../../kit/cases.ts";
 import type { Instant } from "../../../kit/clock.ts";
 import { countOf } from "../../../kit/count-of.ts";
+import { readAs } from "../../../kit/read-as.ts";
 import { sql } from "../../../kit/sql.ts";
 import type { Session, Store, StoreReader } from "../../../store/store.ts";
 import type { RowOf } from "../../../store/tables/row.ts";
@@ -37,15 +38,15 @@ const toOrg = (row: OrgRow): Org => ({
   preferences: row.preferences === null ? undefined : (JSON.parse(row.preferences) as Preferences),
 });
 
+const read = readAs(toOrg);
+
 const toProject = (row: ProjectRow) => ({
   ...inCamelCase(row),
   description: row.description ?? undefined,
 });
 
-export async function getOrg(store: StoreReader, id: string): Promise<Org | undefined> {
-  const row = await store.one<OrgRow>(sql`SELECT ${orgFields} FROM orgs WHERE id = ${id}`);
-  return row && toOrg(row);
-}
+export const getOrg = (store: StoreReader, id: string) =>
+  read.one(store, sql`SELECT ${orgFields} FROM orgs WHERE id = ${id}`);
 
 /** The oldest org of a name: names are not unique. */
 export const orgNamed = (store: StoreReader, name: string): Promise<{ id: string } | undefined> =>
@@ -56,12 +57,8 @@ export const shareOrg = async (session: Session, id: string): Promise<boolean> =
   (await session.one(sql`SELECT id FROM orgs WHERE id = ${id} ${session.seams.shareRow}`)) !== undefined;
 
 /** Locks the org: no other transaction changes it, or creates anything under it, until this one ends. */
-export async function holdOrg(session: Session, id: string): Promise<Org | undefined> {
-  const row = await session.one<OrgRow>(
-    sql`SELECT ${orgFields} FROM orgs WHERE id = ${id} ${session.seams.holdRow}`,
-  );
-  return row && toOrg(row);
-}
+export const holdOrg = (session: Session, id: string) =>
+  read.one(session, sql`SELECT ${orgFields} FROM orgs WHERE id = ${id} ${session.seams.holdRow}`);
 
 /** The session must hold the org. */
 export const updateOrg = (session: Session, org: Org): Promise<number> =>

@@ -35,11 +35,12 @@ export interface UsersSurface {
   };
 }
 
+const manage = { action: "users:manage", scope: "none" } as const;
+
 export const usersOperations = (users: Users, { requireRead, throttle }: UsersSurface): Operation[] => [
   unary({
     name: "users.create",
-    action: "users:manage",
-    scope: "none",
+    ...manage,
     summary: "A user of the org, who logs in with a password.",
     input: Type.Object({
       email: text,
@@ -82,8 +83,7 @@ export const usersOperations = (users: Users, { requireRead, throttle }: UsersSu
   }),
   unary({
     name: "users.update",
-    action: "users:manage",
-    scope: "none",
+    ...manage,
     summary: "Changes name, email or roles of a user.",
     input: Type.Object({
       ...byId,
@@ -102,8 +102,7 @@ export const usersOperations = (users: Users, { requireRead, throttle }: UsersSu
   }),
   unary({
     name: "users.delete",
-    action: "users:manage",
-    scope: "none",
+    ...manage,
     summary: "Deletes another user; their sessions end.",
     input: Type.Object(byId),
     rest: "DELETE /api/v1/users/{id}",

@@ -1,6 +1,7 @@
 import { inCamelCase } from "../../../kit/cases.ts";
 import type { Instant } from "../../../kit/clock.ts";
 import { countOf } from "../../../kit/count-of.ts";
+import { readAs } from "../../../kit/read-as.ts";
 import { column, sql } from "../../../kit/sql.ts";
 import type { Session, Store, StoreReader } from "../../../store/store.ts";
 import type { RowOf } from "../../../store/tables/row.ts";
@@ -42,6 +43,8 @@ const toUser = ({ role_ids, role_ids_of, ...row }: UserColumns) => ({
   roleIds: role_ids === null || role_ids_of !== row.roles ? undefined : (JSON.parse(role_ids) as string[]),
 });
 
+const read = readAs(toUser);
+
 const namesOf = (roles: readonly CarriedRole[]): string => JSON.stringify(roles.map(({ name }) => name));
 const idsOf = (roles: readonly CarriedRole[]): string => JSON.stringify(roles.map(({ id }) => id));
 
@@ -49,10 +52,8 @@ const idsOf = (roles: readonly CarriedRole[]): string => JSON.stringify(roles.ma
 export const anyUser = async (store: Pick<Store, "one">): Promise<boolean> =>
   (await store.one(sql`SELECT id FROM users LIMIT 1`)) !== undefined;
 
-export async function userById(store: StoreReader, id: string): Promise<StoredUser | undefined> {
-  const row = await store.one<UserColumns>(sql`SELECT ${fields} FROM users WHERE id = ${id}`);
-  return row && toUser(row);
-}
+export const userById = (store: StoreReader, id: string) =>
+  read.one(store, sql`SELECT ${fields} FROM users WHERE id = ${id}`);
 
 /** By id, those that exist. */
 export async function usersById(
@@ -66,27 +67,17 @@ export async function usersById(
 }
 
 /** Locks the user: no other transaction changes it until this one ends. */
-export async function holdUser(session: Session, id: string): Promise<StoredUser | undefined> {
-  const row = await session.one<UserColumns>(
-    sql`SELECT ${fields} FROM users WHERE id = ${id} ${session.seams.holdRow}`,
-  );
-  return row && toUser(row);
-}
+export const holdUser = (session: Session, id: string) =>
+  read.one(session, sql`SELECT ${fields} FROM users WHERE id = ${id} ${session.seams.holdRow}`);
 
 export const countUsers = (reader: Pick<Store, "one">, orgId: string): Promise<number> =>
   countOf(reader, sql`FROM users WHERE org_id = ${orgId}`);
 
-export async function userByEmail(store: StoreReader, email: string): Promise<StoredUser | undefined> {
-  const row = await store.one<UserColumns>(sql`SELECT ${fields} FROM users WHERE email = ${email}`);
-  return row && toUser(row);
-}
+export const userByEmail = (store: StoreReader, email: string) =>
+  read.one(store, sql`SELECT ${fields} FROM users WHERE email = ${email}`);
 
-export async function usersOf(store: StoreReader, orgId: string): Promise<StoredUser[]> {
-  const rows = await store.all<UserColumns>(
-    sql`SELECT ${fields} FROM users WHERE org_id = ${orgId} ORDER BY created_at, id`,
-  );
-  return rows.map(toUser);
-}
+export const usersOf = (store: StoreReader, orgId: string) =>
+  read.all(store, sql`SELECT ${fields} FROM users WHERE org_id = ${orgId} ORDER BY created_at, id`);
 
 /** False when the email is taken. */
 export async function insertUser(session: Session, user: NewUser): Promise<boolean> {

@@ -8,7 +8,7 @@ import { isMarked, isOfItem, isStuck, type Store, type StoreError } from "../../
 import type { Definitions, DefinitionsCache } from "../functions/definition.ts";
 import { quotaSpent } from "../quotas/rules.ts";
 import type { ConnectedWorkers } from "../serving/service.ts";
-import { answerOfUnit, answersOf, answersToRefused, type Emitted, usedKeys } from "./answers.ts";
+import { answerOfUnit, answersOf, answersToRefused, type Emitted, noticesOf, usedKeys } from "./answers.ts";
 import { type EmittedRow, emitFlush, staleDefinitions } from "./flush.ts";
 import { type HandOverDeps, openHandOver } from "./hand-over.ts";
 import { openQuotaRefusals, type QuotaRefusalsDeps } from "./metering.ts";
@@ -21,11 +21,38 @@ import {
   type ReservedEvent,
 } from "./prepare.ts";
 import type { UsedEventKey } from "./rows.ts";
-import { dropSkipped, openNoticeCount } from "./skipped-runs.ts";
 import { openStreamHeads } from "./stream-appends.ts";
 import { staleStreams } from "./stream-flush.ts";
 import { judgedOf, unjudged } from "./trigger-evaluation.ts";
 import { writeAppends } from "./write-appends.ts";
+
+/** Removes the runs that a gate skipped from a committed flush's events, and keeps what is said of them. */
+function dropSkipped(events: readonly ReservedEvent[], logged: readonly EmittedRow[]): void {
+  for (const { ord, skipped } of logged) {
+    if (!skipped || skipped.length === 0) continue;
+    const event = events[ord - 1]!;
+    const { runs } = event;
+    event.runs = runs.filter(({ id }) => !skipped.includes(id));
+    event.skips = runs.flatMap(({ id, functionId, gate }) =>
+      gate && skipped.includes(id)
+        ? { functionId, option: gate.option, outcome: "skipped", message: gate.message }
+        : [],
+    );
+  }
+}
+
+/** Counts what flow control did to the events of a committed flush; skipped runs are dropped before. */
+function openNoticeCount({ metrics }: Pick<Watch, "metrics">) {
+  const count = metrics.counter({
+    name: "svc_flow_notices_total",
+    help: "Starts that flow control did not let be, by the option of the function and what it did.",
+    labels: ["option", "outcome"],
+  });
+  return (events: readonly ReservedEvent[], logged: readonly EmittedRow[]): void => {
+    for (const { ord } of logged)
+      for (const { option, outcome } of noticesOf(events[ord - 1]!) ?? []) count(option, outcome).add(1);
+  };
+}
 
 /**
  * Functions may change and keys be used while a flush is prepared; after this many tries in a row something

@@ -1,4 +1,5 @@
 import type { Instant } from "../../../kit/clock.ts";
+import { valueAt } from "../../../kit/data-path.ts";
 import { Fault, missing } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
 import { attributesOfData, type DeclaredAttribute } from "../attributes/rules.ts";
@@ -10,9 +11,24 @@ import { batchOf, gateOf, headStartOf, laneOf } from "../functions/rules.ts";
 import type { FlowEvent, FlowNotice } from "../functions/start-options.ts";
 import type { NewCancel, NewRun, RunParent } from "../runs/run.ts";
 import { readMatch, storedMatch } from "../waits/rules.ts";
-import { actorOf } from "./actor.ts";
 import type { EventDraft } from "./rules.ts";
 import type { Judged } from "./trigger-evaluation.ts";
+
+/** Of a value at `actorKey`; the rest of a longer one is not looked at. */
+const actorIdCharactersMax = 200;
+
+/**
+ * The actor of a run: the value at the function's `actorKey` in the event's data. Null for no value, and for
+ * one that is not text, a number or a boolean.
+ */
+export function actorOf(actorKey: string | undefined, data: unknown): string | null {
+  if (actorKey === undefined) return null;
+  const value = valueAt(data, actorKey);
+  if (typeof value !== "string" && typeof value !== "number" && typeof value !== "boolean") return null;
+  const text = String(value).slice(0, actorIdCharactersMax);
+  // Postgres keeps no NUL in text, and a hint is not worth an event.
+  return text === "" || text.includes("\0") ? null : text;
+}
 
 /** How many invokes may lead to a run, one started by the other. */
 const invokeDepthMax = 32;

@@ -15,6 +15,7 @@ import { invalid } from "../../../kit/fault.ts";
 import { type Call, listed, rpc, type Thing, unary } from "../../../kit/operation.ts";
 import { lastPosition } from "../../../kit/sequence.ts";
 import { starterOf } from "../../../kit/starter.ts";
+import { eachOf } from "../../../kit/wkt.ts";
 import type { EventLog } from "../../log/core/service.ts";
 import type { Upcasts } from "../../log/schemas/service.ts";
 import type { DelayedEvents } from "./delayed-events.ts";
@@ -83,6 +84,8 @@ const Id = Type.String({ minLength: 1, maxLength: 200 });
 
 const text = Type.Optional(Type.String());
 
+const subscribe = { action: "events:subscribe", reads: true, waitsFor: "log" } as const;
+
 export const eventsOperations = (events: Events, delays: DelayedEvents, log: EventLog, schemas: Upcasts) => [
   ...emitOperations(events, delays),
   ...delayedOperations(delays),
@@ -145,12 +148,7 @@ const emitOperations = (events: Events, delays: DelayedEvents) => [
       (m) => ({ events: m.events.map(fromMessage) }),
       (list: Emitted[]) => ({ results: list.map(toMessage) }),
       {
-        decode: (body) => ({
-          ...body,
-          events: Array.isArray(body.events)
-            ? body.events.map((item) => fromItem(item))
-            : (body.events ?? []),
-        }),
+        decode: (body) => ({ ...body, events: eachOf(body.events, fromBody) }),
         encode: (list) => ({ results: list.map(toBody) }),
       },
     ),
@@ -214,10 +212,8 @@ const delayedOperations = (delays: DelayedEvents) => [
 const logOperations = (log: EventLog, schemas: Upcasts) => [
   unary({
     name: "events.list",
-    action: "events:subscribe",
+    ...subscribe,
     summary: "Events of the environment, newest first.",
-    reads: true,
-    waitsFor: "log",
     input: Type.Object({
       name: described(text, "Text that names must hold."),
       names: described(text, "Exact names, separated by commas."),
@@ -274,10 +270,8 @@ const logOperations = (log: EventLog, schemas: Upcasts) => [
   }),
   unary({
     name: "events.names",
-    action: "events:subscribe",
+    ...subscribe,
     summary: "Distinct names of the newest events with their counts.",
-    reads: true,
-    waitsFor: "log",
     input: Type.Object({
       source: described(text, "Only events that came from there: `api`, `cron`, `webhook` and others."),
       since: text,
@@ -308,10 +302,8 @@ const logOperations = (log: EventLog, schemas: Upcasts) => [
   }),
   unary({
     name: "events.get",
-    action: "events:subscribe",
+    ...subscribe,
     summary: "One event.",
-    reads: true,
-    waitsFor: "log",
     input: Type.Object({ id: described(Id, "Id of the event (`evt_…`)."), ...upcastField, ...cutField }),
     about: ({ id, name, entity_id }: { id: string; name?: string; entity_id?: string }) =>
       name === undefined ? [id] : thingsOfEvent({ name, entity_id }),
@@ -327,16 +319,3 @@ const logOperations = (log: EventLog, schemas: Upcasts) => [
     },
   }),
 ];
-
-/**
- * Fields of a batch's items come in camelCase or snake_case; those of the outer message were unified before.
- */
-function fromItem(item: unknown): unknown {
-  if (typeof item !== "object" || item === null || Array.isArray(item)) return item;
-  const { idempotency_key, data_value, ...rest } = item as Record<string, unknown>;
-  return fromBody({
-    ...(idempotency_key !== undefined && { idempotencyKey: idempotency_key }),
-    ...(data_value !== undefined && { dataValue: data_value }),
-    ...rest,
-  });
-}

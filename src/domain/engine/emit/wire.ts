@@ -5,7 +5,7 @@ import { CutValueRecord, cutValues } from "../../../kit/cut-values.ts";
 import { maybe, shape } from "../../../kit/described.ts";
 import { storedJson } from "../../../kit/payload-json.ts";
 import { eventFields, keyField } from "../../../kit/stored-event.ts";
-import { type DataMessage, dataOf, withNumbers } from "../../../kit/wkt.ts";
+import { type DataMessage, dataOf } from "../../../kit/wkt.ts";
 import type { LoggedEvent } from "../../log/core/service.ts";
 import type { EmitInput } from "./rules.ts";
 
@@ -32,13 +32,9 @@ export const fromMessage = (m: TriggerMessage): EmitInput => ({
 });
 
 /** The same from plain JSON: payloads never become messages on the hot path. */
-export function fromBody(
-  body: Record<string, unknown>,
-  numbers: readonly string[] = ["version", "delayMs"],
-): Record<string, unknown> {
-  const read = withNumbers(body, numbers);
-  if (!("dataValue" in read || "namespace" in read)) return read;
-  const { dataValue, namespace: _namespace, ...rest } = read;
+export function fromBody(body: Record<string, unknown>): Record<string, unknown> {
+  if (!("dataValue" in body || "namespace" in body)) return body;
+  const { dataValue, namespace: _namespace, ...rest } = body;
   return dataValue === undefined ? rest : { ...rest, data: dataValue };
 }
 

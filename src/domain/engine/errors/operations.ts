@@ -1,26 +1,29 @@
 import { Type } from "@sinclair/typebox";
-import { ErrorService } from "../../../gen/svc/v1/error_pb.ts";
+import {
+  ErrorGroupSchema,
+  ErrorService,
+  ListErrorGroupsResponseSchema,
+} from "../../../gen/svc/v1/error_pb.ts";
+import { inSnakeCase } from "../../../kit/cases.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
-import { shape } from "../../../kit/described.ts";
 import { missing } from "../../../kit/fault.ts";
+import { shapeOf } from "../../../kit/message-shape.ts";
 import { type Call, listedById, type Operation, rpc, unary } from "../../../kit/operation.ts";
-import { instantOf } from "../../../kit/wkt.ts";
+import { asGiven, asSent } from "../../../kit/request.ts";
+import { messageOf } from "../../../kit/wkt.ts";
 import type { ErrorGroupRow, ErrorGroups } from "./service.ts";
-import { groupJson, toGroup } from "./wire.ts";
+
+const groupJson = (row: ErrorGroupRow) => ({
+  ...{ id: row.id, function_id: row.function_id, code: row.code, message: row.message, frame: row.frame },
+  ...{ count: row.count, sample_run_id: row.sample_run_id },
+  ...{ first_seen_at: rfc3339(row.first_seen_at), last_seen_at: rfc3339(row.last_seen_at) },
+});
+
+const toGroup = (row: ErrorGroupRow) => messageOf(ErrorGroupSchema)(groupJson(row));
 
 const text = (description: string) => Type.Optional(Type.String({ maxLength: 2_048, description }));
 
-export const GroupOut = Type.Object({
-  id: shape.text("ListRuns takes it as error_group."),
-  function_id: shape.text("Whose runs failed."),
-  code: shape.text("Of the error; empty for none."),
-  message: shape.text("Without numbers, ids and quoted values."),
-  frame: shape.text("The first frame of the stack, without its line."),
-  count: shape.count("Failures so far; 0 for a caller from whom deny policies may keep runs."),
-  first_seen_at: shape.time("Of the first failure."),
-  last_seen_at: shape.time("Of the last failure."),
-  sample_run_id: shape.text("The newest run that failed so."),
-});
+export const GroupOut = shapeOf(ErrorGroupSchema);
 
 const read = { action: "runs:read", reads: true, waitsFor: "log" } as const;
 
@@ -50,10 +53,7 @@ export const errorsOperations = (errors: ErrorGroups): Operation[] => [
       limit: Type.Optional(Type.Integer()),
       cursor: text("Where the page before ended."),
     }),
-    output: Type.Object({
-      groups: Type.Array(GroupOut, { description: "Groups, those seen last first." }),
-      next_cursor: shape.text("Of the next page; empty at the end."),
-    }),
+    output: shapeOf(ListErrorGroupsResponseSchema),
     rest: {
       route: "GET /api/v1/errors",
       json: ({ groups, nextCursor = "" }: GroupsPage) => ({
@@ -63,10 +63,7 @@ export const errorsOperations = (errors: ErrorGroups): Operation[] => [
     },
     rpc: rpc(
       ErrorService.method.listErrorGroups,
-      ({ functionId, since, limit, cursor }) => ({
-        ...{ function_id: functionId, limit, cursor },
-        ...(since && { since: rfc3339(instantOf(since)) }),
-      }),
+      (m) => inSnakeCase(asGiven(m)),
       ({ groups, nextCursor = "" }: GroupsPage) => ({ groups: groups.map(toGroup), nextCursor }),
     ),
     lists: listedById("groups"),
@@ -87,7 +84,7 @@ export const errorsOperations = (errors: ErrorGroups): Operation[] => [
     }),
     output: GroupOut,
     rest: { route: "GET /api/v1/errors/{id}", json: groupJson },
-    rpc: rpc(ErrorService.method.getErrorGroup, ({ id }) => ({ id }), toGroup),
+    rpc: rpc(ErrorService.method.getErrorGroup, asSent, toGroup),
     async handle({ id }, call) {
       const [group] = await shownTo(call, [await errors.get(call.environmentId, id)]);
       if (!group) throw missing("error group", id);

@@ -1,11 +1,11 @@
 import { Type } from "@sinclair/typebox";
+import { actionsThatShow, allThingsOf, namesOfEvent, thingsOf } from "../../../gate/things.ts";
 import { SvcService } from "../../../gen/svc/v1/svc_pb.ts";
 import { invalid } from "../../../kit/fault.ts";
 import { searchBytesMax } from "../../../kit/limits.ts";
-import { listed, rpc, unary } from "../../../kit/operation.ts";
-import { safeCount } from "../../../kit/wkt.ts";
+import { listed, nothing, rpc, type Thing, unary } from "../../../kit/operation.ts";
+import { asGiven, requestOf } from "../../../kit/request.ts";
 import type { ConnectedWorkers } from "../serving/service.ts";
-import { alsoAsks, type DeclaredReads, readThings } from "./declared-reads.ts";
 import type { FunctionRecord } from "./definition.ts";
 import type { FunctionChange } from "./history.ts";
 import { definitionHash, type RegisterInput } from "./rules.ts";
@@ -17,6 +17,39 @@ import {
   toFunctionMessage,
   toHistoryEntry,
 } from "./wire.ts";
+
+/** A pattern asks for all events that it matches. */
+const eventThings = ({ event = "" }: TriggerInput): Thing[] => {
+  if (event === "") return [];
+  const names = namesOfEvent(event.replace(/>$/, "*"));
+  return /[*>]/.test(event) ? allThingsOf("event", ...names) : thingsOf("event", ...names);
+};
+
+interface TriggerInput {
+  event?: string | undefined;
+}
+/** What a definition lets its runs read. */
+interface DeclaredReads {
+  secrets?: readonly string[];
+  triggers?: readonly TriggerInput[];
+  cancelOn?: readonly TriggerInput[];
+  /** Of a function in push mode: its jobs go there, and no worker's credential is asked about them. */
+  endpointUrl?: string | undefined;
+}
+
+/**
+ * The caller who registers a function must be allowed to read the secrets it declares and the events that
+ * start it: its runs get their values. Which of them end by an event tells what the event holds. Those that
+ * are sent to an endpoint may be of any stream.
+ */
+const readThings = ({ secrets = [], triggers = [], cancelOn = [], endpointUrl }: DeclaredReads) => [
+  ...thingsOf("secret", ...secrets),
+  ...[...triggers, ...cancelOn].flatMap(eventThings),
+  ...(endpointUrl ? allThingsOf("stream") : []),
+];
+
+/** Actions that `readThings` asks for besides the operation's own. */
+const alsoAsks = actionsThatShow("secret", "event", "stream");
 
 const text = Type.Optional(Type.String());
 const whole = Type.Optional(Type.Integer());
@@ -93,6 +126,8 @@ async function served(
   });
 }
 
+const read = { action: "functions:read", reads: true } as const;
+
 export const functionsOperations = (functions: Functions, serving: ConnectedWorkers) => [
   unary({
     name: "functions.register",
@@ -130,15 +165,9 @@ export const functionsOperations = (functions: Functions, serving: ConnectedWork
   }),
   unary({
     name: "functions.get",
-    action: "functions:read",
+    ...read,
     summary: "One function, by id or slug.",
-    reads: true,
-    input: Type.Object({ id: Id }),
-    rpc: rpc(
-      SvcService.method.getFunction,
-      (m) => ({ id: m.id }),
-      (record: FunctionRecord) => toFunctionMessage(record),
-    ),
+    ...requestOf(SvcService.method.getFunction, toFunctionMessage, { id: Id }),
     async handle(input, call) {
       const [shown] = await served(serving, call.environmentId, [
         await functions.get(call.environmentId, input.id),
@@ -162,17 +191,10 @@ export const functionsOperations = (functions: Functions, serving: ConnectedWork
     }),
     rpc: rpc(
       SvcService.method.listFunctions,
-      (m) => {
-        const status = statusWord(m.status);
-        if (m.status !== 0 && !status) throw invalid("status", `unknown function status ${m.status}`);
-        return {
-          ...(m.name && { name: m.name }),
-          ...(status && { status }),
-          ...(m.mode && { mode: m.mode }),
-          limit: m.limit,
-          offset: m.offset,
-          ...(m.cursor && { cursor: m.cursor }),
-        };
+      ({ status: sent, ...m }) => {
+        const status = statusWord(sent);
+        if (sent !== 0 && !status) throw invalid("status", `unknown function status ${sent}`);
+        return { ...asGiven(m), ...(status && { status }) };
       },
       (page: FunctionsPage) => ({
         functions: page.functions.map(toFunctionMessage),
@@ -205,7 +227,7 @@ export const functionsOperations = (functions: Functions, serving: ConnectedWork
         if (!status) throw invalid("status", "must be active, paused or archived");
         return { id: m.id, status };
       },
-      (record: FunctionRecord) => toFunctionMessage(record),
+      toFunctionMessage,
     ),
     handle: (input, call) => functions.setStatus(call.environmentId, input.id, input.status, call.caller.id),
   }),
@@ -213,12 +235,7 @@ export const functionsOperations = (functions: Functions, serving: ConnectedWork
     name: "functions.delete",
     action: "functions:register",
     summary: "Deletes a function; queued runs are cancelled, begun ones finish.",
-    input: Type.Object({ id: Id }),
-    rpc: rpc(
-      SvcService.method.deleteFunction,
-      (m) => ({ id: m.id }),
-      () => ({}),
-    ),
+    ...requestOf(SvcService.method.deleteFunction, nothing, { id: Id }),
     async handle(input, call) {
       await functions.delete(call.environmentId, input.id, call.caller.id);
     },
@@ -230,21 +247,15 @@ export const functionsOperations = (functions: Functions, serving: ConnectedWork
 const historyOperations = (functions: Functions) => [
   unary({
     name: "functions.history",
-    action: "functions:read",
-    reads: true,
+    ...read,
     summary: "Every change of a function, newest first; also of one that is deleted.",
-    input: Type.Object({
-      functionId: Id,
-      limit: whole,
-      fromVersion: Type.Optional(Type.Integer({ minimum: 0 })),
-    }),
-    rpc: rpc(
+    ...requestOf(
       SvcService.method.listFunctionHistory,
-      (m) => ({ functionId: m.functionId, limit: m.limit, fromVersion: safeCount(m.fromVersion) }),
       (page: { entries: FunctionChange[]; hasMore: boolean }) => ({
         entries: page.entries.map(toHistoryEntry),
         hasMore: page.hasMore,
       }),
+      { functionId: Id, fromVersion: Type.Optional(Type.Integer({ minimum: 0 })) },
     ),
     handle: ({ functionId, limit, fromVersion = 0 }, call) =>
       functions.history(call.environmentId, functionId, {
@@ -254,14 +265,14 @@ const historyOperations = (functions: Functions) => [
   }),
   unary({
     name: "functions.at",
-    action: "functions:read",
-    reads: true,
+    ...read,
     summary: "A function as it stood after one of its changes.",
-    input: Type.Object({ functionId: Id, version: Type.Integer({ minimum: 1 }) }),
-    rpc: rpc(
+    ...requestOf(
       SvcService.method.getFunctionAtVersion,
-      (m) => ({ functionId: m.functionId, version: safeCount(m.version) }),
-      (entry: FunctionChange) => ({ entry: toHistoryEntry(entry) }),
+      (entry: FunctionChange) => ({
+        entry: toHistoryEntry(entry),
+      }),
+      { functionId: Id, version: Type.Integer({ minimum: 1 }) },
     ),
     handle: ({ functionId, version }, call) => functions.at(call.environmentId, functionId, version),
   }),
@@ -274,15 +285,16 @@ const historyOperations = (functions: Functions) => [
       ...readThings(reading),
     ],
     alsoAsks,
-    input: Type.Object({
-      functionId: Id,
-      version: Type.Integer({ minimum: 1 }),
-      changeReason: Type.Optional(Type.String({ maxLength: 1024 })),
-    }),
-    rpc: rpc(
+    ...requestOf(
       SvcService.method.rollbackFunction,
-      (m) => ({ functionId: m.functionId, version: safeCount(m.version), changeReason: m.changeReason }),
-      (record: FunctionRecord) => ({ function: toFunctionMessage(record) }),
+      (record: FunctionRecord) => ({
+        function: toFunctionMessage(record),
+      }),
+      {
+        functionId: Id,
+        version: Type.Integer({ minimum: 1 }),
+        changeReason: Type.Optional(Type.String({ maxLength: 1024 })),
+      },
     ),
     handle: ({ functionId, version, changeReason = "" }, call, permit) =>
       functions.rollback(

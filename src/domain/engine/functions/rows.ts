@@ -1,6 +1,7 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { countOf } from "../../../kit/count-of.ts";
 import { countCap } from "../../../kit/limits.ts";
+import { readAs } from "../../../kit/read-as.ts";
 import { type Sql, sql } from "../../../kit/sql.ts";
 import { containsIgnoringCase } from "../../../kit/sql-contains.ts";
 import { storedJson } from "../../../kit/stored-json.ts";
@@ -20,36 +21,27 @@ const columns = sql.raw(
   "environment_id, id, slug, name, mode, status, version, definition, created_at, updated_at",
 );
 
-export async function getFunction(
-  reader: StoreReader,
-  environmentId: string,
-  id: string,
-): Promise<FunctionRecord | undefined> {
-  const row = await reader.one<FunctionRow>(sql`SELECT ${columns} FROM functions
-    WHERE environment_id = ${environmentId} AND id = ${id}`);
-  return row && toRecord(row);
-}
+export const getFunction = (reader: StoreReader, environmentId: string, id: string) =>
+  read.one(
+    reader,
+    sql`SELECT ${columns} FROM functions
+    WHERE environment_id = ${environmentId} AND id = ${id}`,
+  );
 
 /** The same, locked for the rest of the transaction. */
-export async function holdFunction(
-  session: Session,
-  environmentId: string,
-  id: string,
-): Promise<FunctionRecord | undefined> {
-  const row = await session.one<FunctionRow>(sql`SELECT ${columns} FROM functions
-    WHERE environment_id = ${environmentId} AND id = ${id} ORDER BY id ${session.seams.holdRow}`);
-  return row && toRecord(row);
-}
+export const holdFunction = (session: Session, environmentId: string, id: string) =>
+  read.one(
+    session,
+    sql`SELECT ${columns} FROM functions
+    WHERE environment_id = ${environmentId} AND id = ${id} ORDER BY id ${session.seams.holdRow}`,
+  );
 
-export async function getBySlug(
-  reader: StoreReader,
-  environmentId: string,
-  slug: string,
-): Promise<FunctionRecord | undefined> {
-  const row = await reader.one<FunctionRow>(sql`SELECT ${columns} FROM functions
-    WHERE environment_id = ${environmentId} AND slug = ${slug}`);
-  return row && toRecord(row);
-}
+export const getBySlug = (reader: StoreReader, environmentId: string, slug: string) =>
+  read.one(
+    reader,
+    sql`SELECT ${columns} FROM functions
+    WHERE environment_id = ${environmentId} AND slug = ${slug}`,
+  );
 
 /** Of these slugs, the ones that are taken, each with its function. */
 export async function ownersOf(
@@ -245,6 +237,8 @@ function toRecord(row: FunctionRow): FunctionRecord {
     ...(!isRead && { isUnread: true }),
   };
 }
+
+const read = readAs(toRecord);
 
 const unreadDefinition = ({ id, slug, name, mode }: FunctionRow): FunctionDefinition => ({
   ...{ id, slug, name, mode, triggers: [], secrets: [], cancelOn: [], recording: false },

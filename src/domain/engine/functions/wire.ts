@@ -7,12 +7,13 @@ import {
 } from "../../../gen/svc/v1/types_pb.ts";
 import { pinGraceMsDefault } from "../../../kit/limits.ts";
 import { fieldsFor } from "../../../kit/message-fields.ts";
+import { asSent } from "../../../kit/request.ts";
 import { stated } from "../../../kit/stated.ts";
 import { jsonOf, timestampOf } from "../../../kit/wkt.ts";
 import type { FunctionRecord, FunctionStatus } from "./definition.ts";
 import type { FunctionChange } from "./history.ts";
 import type { RegisterInput } from "./rules.ts";
-import type { FlowInput, FlowOptions } from "./start-options.ts";
+import type { FlowOptions } from "./start-options.ts";
 
 const statusWire: Record<FunctionStatus, FunctionStatusWire> = {
   active: FunctionStatusWire.ACTIVE,
@@ -31,53 +32,19 @@ const modeWord = (mode: ExecutionMode): "pull" | "push" | undefined =>
 
 /** Fields at their zero value count as absent, as the protobuf mapping has it. */
 export function fromRegisterMessage(m: RegisterFunctionRequest): RegisterInput {
-  const preferredMode = modeWord(m.preferredMode);
-  const executionMode = modeWord(m.executionMode);
+  const { triggers, retry, priority, startWithinMs, preferredMode, executionMode, ...rest } = asSent(m);
+  const { initialDelayMs, ...tries } = retry ?? {};
   return {
-    id: m.id,
-    name: m.name,
-    description: m.description,
-    slug: m.slug,
-    triggers: m.triggers.map(({ event, expression, cron }) => ({
+    ...rest,
+    triggers: triggers.map(({ event, expression, cron }) => ({
       ...(event && { event }),
       ...(expression && { expression }),
       ...(cron && { cron }),
     })),
-    ...(m.retry && {
-      retry: {
-        maxAttempts: m.retry.maxAttempts,
-        ...(m.retry.initialDelayMs !== 0 && { initialDelayMs: m.retry.initialDelayMs }),
-        backoffFactor: m.retry.backoffFactor,
-        maxDelayMs: m.retry.maxDelayMs,
-      },
-    }),
-    ...stated({ retryAttempts: m.retryAttempts, retryDelayMs: m.retryDelayMs, retryBackoff: m.retryBackoff }),
-    timeoutMs: m.timeoutMs,
-    ...(m.concurrency && { concurrency: { limit: m.concurrency.limit, key: m.concurrency.key } }),
-    ...(m.debounce && {
-      debounce: {
-        periodMs: m.debounce.periodMs,
-        key: m.debounce.key,
-        maxWaitMs: Number(m.debounce.maxWaitMs),
-      },
-    }),
-    ...(preferredMode && { preferredMode }),
-    ...(executionMode && { executionMode }),
-    endpointUrl: m.endpointUrl,
-    actorKey: m.actorKey,
-    recording: m.recording,
-    recordingProfile: m.recordingProfile,
-    recordingRetention: m.recordingRetention,
-    secrets: m.secrets,
-    cancelOn: m.cancelOn.map(({ event, match }) => ({ event, match })),
-    ...(m.metadata && { metadata: m.metadata }),
-    ...flowOfMessage(m),
-    changeReason: m.changeReason,
-    compensateOn: m.compensateOn,
-    onFailure: m.onFailure,
-    nondeterminism: m.nondeterminism,
-    checked: m.checked,
-    attributes: m.attributes.map(({ name, path, type }) => ({ name, path, type })),
+    ...(retry && { retry: { ...tries, ...(initialDelayMs && { initialDelayMs }) } }),
+    ...stated({ preferredMode: modeWord(preferredMode), executionMode: modeWord(executionMode) }),
+    ...(priority && { priority: jsonOf(priority) }),
+    ...(startWithinMs && { startWithinMs }),
   };
 }
 
@@ -138,37 +105,6 @@ export const toHistoryEntry = (
 ): MessageInitShape<typeof FunctionHistoryEntrySchema> => ({
   ...ofChange(change, "eventId entityVersion functionId actorId changeReason changeType recordedAt"),
   functionSnapshot: toFunctionMessage(change.snapshot),
-});
-
-const flowOfMessage = ({
-  priority,
-  throttle,
-  rateLimit,
-  idempotency,
-  singleton,
-  startWithinMs,
-  batch,
-  pin,
-  pinGraceMs,
-  pinGone,
-}: RegisterFunctionRequest): Omit<FlowInput, "concurrency" | "actorKey" | "cancelOn"> => ({
-  ...(priority && { priority: jsonOf(priority) }),
-  ...(throttle && {
-    throttle: {
-      limit: throttle.limit,
-      periodMs: throttle.periodMs,
-      burst: throttle.burst,
-      key: throttle.key,
-    },
-  }),
-  ...(rateLimit && {
-    rateLimit: { limit: rateLimit.limit, periodMs: rateLimit.periodMs, key: rateLimit.key },
-  }),
-  ...(idempotency && { idempotency: { key: idempotency.key, periodMs: idempotency.periodMs } }),
-  ...(singleton && { singleton: { mode: singleton.mode, key: singleton.key } }),
-  ...(startWithinMs && { startWithinMs }),
-  ...(batch && { batch: { size: batch.size, timeoutMs: batch.timeoutMs, key: batch.key } }),
-  ...{ pin, pinGraceMs, pinGone },
 });
 
 const flowMessage = ({

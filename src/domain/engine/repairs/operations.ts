@@ -1,15 +1,23 @@
 import { type Static, Type } from "@sinclair/typebox";
 import { actionsThatShow, allThingsOf } from "../../../gate/things.ts";
-import { type RepairFilter as FilterMessage, RepairService } from "../../../gen/svc/v1/repair_pb.ts";
-import { rfc3339 } from "../../../kit/clock.ts";
-import { maybe, shape } from "../../../kit/described.ts";
+import {
+  type RepairFilter as FilterMessage,
+  ListRepairItemsResponseSchema,
+  ListRepairsResponseSchema,
+  PreviewRepairResponseSchema,
+  RepairItemSchema,
+  RepairService,
+} from "../../../gen/svc/v1/repair_pb.ts";
+import { inSnakeCase } from "../../../kit/cases.ts";
+import { maybe } from "../../../kit/described.ts";
+import { shapeOf } from "../../../kit/message-shape.ts";
 import { type Call, listed, listedById, type Operation, rpc, unary } from "../../../kit/operation.ts";
+import { asGiven, asSent } from "../../../kit/request.ts";
 import { stated } from "../../../kit/stated.ts";
-import { instantOf } from "../../../kit/wkt.ts";
 import { AttributeFilterShape } from "../attributes/rules.ts";
 import { filterOfMessage } from "../attributes/wire.ts";
 import type { SelectedRun } from "../runs/select-runs.ts";
-import { noCounts, repairActions, repairOutcomes } from "./rules.ts";
+import { noCounts, repairActions } from "./rules.ts";
 import type { Repairs } from "./service.ts";
 import type { ItemRow, RepairPreview, ShownRepair } from "./views.ts";
 import {
@@ -75,14 +83,7 @@ const page = {
   cursor: text("Where the page before ended."),
 };
 
-export const ItemOut = Type.Object({
-  run_id: shape.text("Id of the run (`run_…`)."),
-  function_id: shape.text("Id of its function."),
-  outcome: shape.text(`One of ${repairOutcomes.join(", ")}.`),
-  error: maybe.text("Why it is not done."),
-  event_id: maybe.text("Of a replay: the event that the run was started on."),
-  at: shape.time("Since when the item has its outcome."),
-});
+export const ItemOut = shapeOf(RepairItemSchema, { absent: "error event_id" });
 
 const filterIn = ({
   function_id,
@@ -99,19 +100,14 @@ const filterIn = ({
 });
 
 /** Unset fields of a message are empty. */
-const filterOut = (m: FilterMessage | undefined): Static<typeof Filter> => ({
-  ...(m?.functionId && { function_id: m.functionId }),
-  ...(m?.eventId && { event_id: m.eventId }),
-  ...(m?.search && { search: m.search }),
-  ...(m?.statuses.length && { statuses: m.statuses }),
-  ...(m?.since && { since: rfc3339(instantOf(m.since)) }),
-  ...(m?.until && { until: rfc3339(instantOf(m.until)) }),
-  ...(m?.compensationFailed && { compensation_failed: true }),
-  ...(m?.errorGroup && { error_group: m.errorGroup }),
-  ...(m?.eventName && { event_name: m.eventName }),
-  ...(m?.errorText && { error_text: m.errorText }),
-  ...(m?.attributes.length && { attributes: m.attributes.map(filterOfMessage) }),
-});
+function filterOut(message: FilterMessage | undefined): Static<typeof Filter> {
+  if (!message) return {};
+  const { attributes, ...m } = message;
+  return {
+    ...inSnakeCase(asGiven(m)),
+    ...(attributes.length > 0 && { attributes: attributes.map(filterOfMessage) }),
+  };
+}
 
 /** Counts with hidden runs would tell of them: a search filter could find out what is in them. */
 async function shownTo(call: Call, shown: ShownRepair): Promise<ShownRepair> {
@@ -133,23 +129,7 @@ export const repairsOperations = (repairs: Repairs): Operation[] => [
   ...steerOperations(repairs),
 ];
 
-export const RepairPreviewShape = Type.Object({
-  total_count: shape.count("Runs that match, counted up to 100,000."),
-  truncated: shape.flag("There are more than were counted."),
-  by_status: Type.Record(Type.String(), Type.Integer(), {
-    description: "How many of them have which status.",
-  }),
-  samples: Type.Array(
-    Type.Object({
-      run_id: shape.text("Id of the run (`run_…`)."),
-      function_id: shape.text("Id of its function."),
-      status: shape.text("As it is now."),
-      event_name: shape.text("What started it."),
-      created_at: shape.time("When it was created."),
-    }),
-    { description: "The newest runs that match." },
-  ),
-});
+export const RepairPreviewShape = shapeOf(PreviewRepairResponseSchema);
 
 const previewOperations = ({ views }: Repairs): Operation[] => [
   unary({
@@ -217,7 +197,7 @@ const readOperations = ({ views }: Repairs): Operation[] => [
     input: Id,
     output: RepairOut,
     rest: { route: "GET /api/v1/repairs/{id}", ...answer(200) },
-    rpc: rpc(method.getRepair, ({ id }) => ({ id }), toRepair),
+    rpc: rpc(method.getRepair, asSent, toRepair),
     handle: async ({ id }, call) => shownTo(call, await views.get(call.environmentId, id)),
   }),
   unary({
@@ -225,10 +205,7 @@ const readOperations = ({ views }: Repairs): Operation[] => [
     ...read,
     summary: "Repairs of the environment, newest first.",
     input: Type.Object(page),
-    output: Type.Object({
-      repairs: Type.Array(RepairOut, { description: "Repairs, newest first." }),
-      next_cursor: shape.text("Of the next page."),
-    }),
+    output: shapeOf(ListRepairsResponseSchema, { own: { repairs: Type.Array(RepairOut) } }),
     rest: {
       route: "GET /api/v1/repairs",
       json: (found: { repairs: ShownRepair[]; nextCursor: string }) => ({
@@ -236,13 +213,9 @@ const readOperations = ({ views }: Repairs): Operation[] => [
         next_cursor: found.nextCursor,
       }),
     },
-    rpc: rpc(
-      method.listRepairs,
-      ({ limit, cursor }) => ({ limit, cursor }),
-      (found: { repairs: ShownRepair[]; nextCursor: string }) => ({
-        ...{ repairs: found.repairs.map(toRepair), nextCursor: found.nextCursor },
-      }),
-    ),
+    rpc: rpc(method.listRepairs, asSent, (found: { repairs: ShownRepair[]; nextCursor: string }) => ({
+      ...{ repairs: found.repairs.map(toRepair), nextCursor: found.nextCursor },
+    })),
     lists: listedById("repairs"),
     async handle(input, call) {
       const { repairs, nextCursor } = await views.list(call.environmentId, input);
@@ -254,10 +227,7 @@ const readOperations = ({ views }: Repairs): Operation[] => [
     ...read,
     summary: "What became of each run of a repair.",
     input: Type.Object({ ...Id.properties, outcome: text("Only these; all when left out."), ...page }),
-    output: Type.Object({
-      items: Type.Array(ItemOut, { description: "By the id of the run." }),
-      next_cursor: shape.text("Of the next page."),
-    }),
+    output: shapeOf(ListRepairItemsResponseSchema, { own: { items: Type.Array(ItemOut) } }),
     rest: {
       route: "GET /api/v1/repairs/{id}/items",
       json: (found: { items: ItemRow[]; nextCursor: string }) => ({
@@ -265,13 +235,9 @@ const readOperations = ({ views }: Repairs): Operation[] => [
         next_cursor: found.nextCursor,
       }),
     },
-    rpc: rpc(
-      method.listRepairItems,
-      ({ id, outcome, limit, cursor }) => ({ id, outcome, limit, cursor }),
-      (found: { items: ItemRow[]; nextCursor: string }) => ({
-        ...{ items: found.items.map(toItem), nextCursor: found.nextCursor },
-      }),
-    ),
+    rpc: rpc(method.listRepairItems, asSent, (found: { items: ItemRow[]; nextCursor: string }) => ({
+      ...{ items: found.items.map(toItem), nextCursor: found.nextCursor },
+    })),
     lists: listed(({ run_id }: ItemRow) => [run_id], { under: "items", type: "run" }),
     handle: ({ id, ...rest }, call) => views.items(call.environmentId, id, rest),
   }),
@@ -285,7 +251,7 @@ const steerOperations = (repairs: Repairs): Operation[] => [
     input: Id,
     output: RepairOut,
     rest: { route: "POST /api/v1/repairs/{id}/pause", ...answer(200) },
-    rpc: rpc(method.pauseRepair, ({ id }) => ({ id }), toRepair),
+    rpc: rpc(method.pauseRepair, asSent, toRepair),
     handle: async ({ id }, call) => shownTo(call, await repairs.pause(call.environmentId, id)),
   }),
   unary({
@@ -295,7 +261,7 @@ const steerOperations = (repairs: Repairs): Operation[] => [
     input: Id,
     output: RepairOut,
     rest: { route: "POST /api/v1/repairs/{id}/continue", ...answer(200) },
-    rpc: rpc(method.continueRepair, ({ id }) => ({ id }), toRepair),
+    rpc: rpc(method.continueRepair, asSent, toRepair),
     handle: async ({ id }, call) => shownTo(call, await repairs.goOn(call.environmentId, id)),
   }),
   unary({
@@ -305,7 +271,7 @@ const steerOperations = (repairs: Repairs): Operation[] => [
     input: Id,
     output: RepairOut,
     rest: { route: "POST /api/v1/repairs/{id}/stop", ...answer(200) },
-    rpc: rpc(method.stopRepair, ({ id }) => ({ id }), toRepair),
+    rpc: rpc(method.stopRepair, asSent, toRepair),
     handle: async ({ id }, call) => shownTo(call, await repairs.stop(call.environmentId, id, call.caller.id)),
   }),
 ];

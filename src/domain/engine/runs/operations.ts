@@ -2,10 +2,9 @@ import { Type } from "@sinclair/typebox";
 import { screenOfKinds, withoutHiddenInputs } from "../../../gate/things.ts";
 import { SvcService } from "../../../gen/svc/v1/svc_pb.ts";
 import { withoutPlace } from "../../../kit/bounded-look.ts";
-import { rfc3339 } from "../../../kit/clock.ts";
 import { valueBytes } from "../../../kit/cut-values.ts";
-import { type Call, listedById, rpc, unary } from "../../../kit/operation.ts";
-import { instantOf, withNumbers } from "../../../kit/wkt.ts";
+import { type Call, inJson, listedById, rpc, unary } from "../../../kit/operation.ts";
+import { asGiven } from "../../../kit/request.ts";
 import { AttributeFilterShape } from "../attributes/rules.ts";
 import { filterOfMessage } from "../attributes/wire.ts";
 import type { ConnectedWorkers } from "../serving/service.ts";
@@ -38,13 +37,6 @@ const ListInput = Type.Object({
   maxValueBytes: valueBytes,
 });
 
-const set = <K extends string, V>(key: K, value: V | "" | 0 | undefined) =>
-  (value === "" || value === 0 || value === undefined ? {} : { [key]: value }) as Partial<Record<K, V>>;
-
-const bounded = {
-  decode: (body: Record<string, unknown>) => withNumbers(body, ["maxValueBytes"]),
-};
-
 /** Enum numbers become words; UNSPECIFIED is no filter. */
 const words = (list: readonly (string | number)[]): string[] =>
   list.flatMap((status) =>
@@ -75,19 +67,19 @@ async function openTo(call: Call, page: RunsPage, isByValue: boolean): Promise<R
   return withoutPlace<RunsPage>(listedById("runs")).only(page, open as never[]);
 }
 
+const read = { action: "runs:read", reads: true, waitsFor: "log" } as const;
+
 export const runsOperations = (runs: Runs, serving: ConnectedWorkers) => [
   unary({
     name: "runs.get",
-    action: "runs:read",
+    ...read,
     summary: "One run.",
-    reads: true,
-    waitsFor: "log",
     input: Type.Object({ id, maxValueBytes: valueBytes, withAttempts: Type.Optional(Type.Boolean()) }),
     rpc: rpc(
       SvcService.method.getRun,
-      (m) => ({ id: m.id, ...set("maxValueBytes", m.maxValueBytes), withAttempts: m.withAttempts }),
+      (m) => ({ ...asGiven(m), id: m.id }),
       (run: Run & { attempts?: PastAttempt[] } & WithCuts) => toRunMessage(run),
-      bounded,
+      inJson,
     ),
     async handle(input, call) {
       const run = await runs.get(call.environmentId, input.id);
@@ -99,31 +91,14 @@ export const runsOperations = (runs: Runs, serving: ConnectedWorkers) => [
   }),
   unary({
     name: "runs.list",
-    action: "runs:read",
+    ...read,
     summary: "Runs of the environment, newest first.",
-    reads: true,
-    waitsFor: "log",
     input: ListInput,
     rpc: rpc(
       SvcService.method.listRuns,
-      (m) => ({
-        ...set("functionId", m.functionId),
-        ...set("eventId", m.eventId),
-        ...set("search", m.search),
-        ...set("status", Number(m.status)),
-        statuses: m.statuses.map(Number),
-        ...(m.since && { since: rfc3339(instantOf(m.since)) }),
-        ...(m.until && { until: rfc3339(instantOf(m.until)) }),
-        ...set("limit", m.limit),
-        ...set("offset", m.offset),
-        ...set("cursor", m.cursor),
-        compensationFailed: m.compensationFailed,
-        ...set("errorGroup", m.errorGroup),
-        ...set("eventName", m.eventName),
-        ...set("errorText", m.errorText),
-        ...(m.attributes.length > 0 && { attributes: m.attributes.map(filterOfMessage) }),
-        ...(m.orderBy && { orderBy: { name: m.orderBy.name, ascending: m.orderBy.ascending } }),
-        ...set("maxValueBytes", m.maxValueBytes),
+      ({ attributes, ...m }) => ({
+        ...asGiven(m),
+        ...(attributes.length > 0 && { attributes: attributes.map(filterOfMessage) }),
       }),
       (page: RunsPage) => ({
         runs: page.runs.map(toRunMessage),
@@ -132,7 +107,7 @@ export const runsOperations = (runs: Runs, serving: ConnectedWorkers) => [
         ...{ truncated: page.scanned > 0, scanned: page.scanned },
       }),
       // Status words come as `running`, `RUNNING` and the enum constant.
-      { decode: (body) => withNumbers(body, ["limit", "offset", "maxValueBytes"]) },
+      inJson,
     ),
     lists: listedById("runs"),
     async handle(input, call) {
@@ -150,24 +125,17 @@ export const runsOperations = (runs: Runs, serving: ConnectedWorkers) => [
   }),
   unary({
     name: "runs.steps",
-    action: "runs:read",
+    ...read,
     summary: "Steps of a run in order.",
-    reads: true,
-    waitsFor: "log",
     input: Type.Object({
       ...{ runId: id, stepId: Type.Optional(id), maxValueBytes: valueBytes },
       withTries: Type.Optional(Type.Boolean()),
     }),
     rpc: rpc(
       SvcService.method.getRunSteps,
-      (m) => ({
-        runId: m.runId,
-        ...set("stepId", m.stepId),
-        ...set("maxValueBytes", m.maxValueBytes),
-        withTries: m.withTries,
-      }),
+      (m) => ({ ...asGiven(m), runId: m.runId }),
       (steps: (Step & { failedTries?: FailedTry[] } & WithCuts)[]) => ({ steps: steps.map(toStepMessage) }),
-      bounded,
+      inJson,
     ),
     async handle({ runId, stepId, maxValueBytes, withTries }, call) {
       const steps = await runs.steps(call.environmentId, runId, stepId);
@@ -180,10 +148,8 @@ export const runsOperations = (runs: Runs, serving: ConnectedWorkers) => [
   }),
   unary({
     name: "runs.logs",
-    action: "runs:read",
+    ...read,
     summary: "What the handler of a run wrote, oldest first: at most 64 KiB.",
-    reads: true,
-    waitsFor: "log",
     input: Type.Object({
       id: Type.String({ minLength: 1, maxLength: 200, description: "Id of the run (`run_…`)." }),
       after: Type.Optional(
@@ -195,7 +161,11 @@ export const runsOperations = (runs: Runs, serving: ConnectedWorkers) => [
     }),
     output: RunLogsShape,
     rest: { route: "GET /api/v1/runs/{id}/logs", json: logsJson },
-    rpc: rpc(SvcService.method.getRunLogs, (m) => ({ id: m.runId, ...set("after", m.after) }), toLogsMessage),
+    rpc: rpc(
+      SvcService.method.getRunLogs,
+      (m) => ({ id: m.runId, ...(m.after && { after: m.after }) }),
+      toLogsMessage,
+    ),
     handle: ({ id: runId, after }, call) => runs.logs(call.environmentId, runId, after),
   }),
 ];

@@ -38,12 +38,13 @@ export const SecretUsersShape = Type.Object({
   ),
 });
 
+const read = { action: "secrets:read", reads: true } as const;
+
 /** Metadata on every read; values only ever reach workers, in their assignments. */
 export const secretsOperations = (secrets: Secrets): Operation[] => [
   unary({
     name: "secrets.list",
-    action: "secrets:read",
-    reads: true,
+    ...read,
     summary: "Secrets of the environment, without their values.",
     input: Type.Object({}),
     output: Type.Array(SecretShape),
@@ -66,8 +67,7 @@ export const secretsOperations = (secrets: Secrets): Operation[] => [
   }),
   unary({
     name: "secrets.get",
-    action: "secrets:read",
-    reads: true,
+    ...read,
     summary: "One secret, without its value; with `revision` what was known of it at an earlier value.",
     input: Type.Object({
       ...byName,
@@ -79,10 +79,9 @@ export const secretsOperations = (secrets: Secrets): Operation[] => [
   }),
   unary({
     name: "secrets.functions",
-    action: "secrets:read",
+    ...read,
     alsoAsks: ["functions:read"],
     costs: () => ["functions:read"],
-    reads: true,
     summary: "Functions whose runs get the secret.",
     input: Type.Object(byName),
     output: SecretUsersShape,

@@ -1,5 +1,6 @@
 import { type InCamelCase, inCamelCase } from "../../../kit/cases.ts";
 import type { Instant } from "../../../kit/clock.ts";
+import { readAs } from "../../../kit/read-as.ts";
 import { sql } from "../../../kit/sql.ts";
 import type { Session, StoreReader } from "../../../store/store.ts";
 import type { RowOf } from "../../../store/tables/row.ts";
@@ -15,34 +16,24 @@ export type SecretRow = Omit<SealedRow, "sealed">;
 
 const toRow = (row: StoredSecret): SealedRow => inCamelCase(row);
 
-export async function secretsOf(reader: StoreReader, environmentId: string): Promise<SealedRow[]> {
-  const rows = await reader.all<StoredSecret>(
-    sql`SELECT ${fields} FROM secrets WHERE environment_id = ${environmentId} ORDER BY name`,
-  );
-  return rows.map(toRow);
-}
+const read = readAs(toRow);
 
-export async function secretByName(
-  reader: StoreReader,
-  environmentId: string,
-  name: string,
-): Promise<SealedRow | undefined> {
-  const row = await reader.one<StoredSecret>(
+export const secretsOf = (reader: StoreReader, environmentId: string) =>
+  read.all(reader, sql`SELECT ${fields} FROM secrets WHERE environment_id = ${environmentId} ORDER BY name`);
+
+export const secretByName = (reader: StoreReader, environmentId: string, name: string) =>
+  read.one(
+    reader,
     sql`SELECT ${fields} FROM secrets WHERE environment_id = ${environmentId} AND name = ${name}`,
   );
-  return row && toRow(row);
-}
 
 /** The same, locked for the rest of the transaction. */
-export async function holdSecret(
-  session: Session,
-  environmentId: string,
-  name: string,
-): Promise<SealedRow | undefined> {
-  const row = await session.one<StoredSecret>(sql`SELECT ${fields} FROM secrets
-    WHERE environment_id = ${environmentId} AND name = ${name} ${session.seams.holdRow}`);
-  return row && toRow(row);
-}
+export const holdSecret = (session: Session, environmentId: string, name: string) =>
+  read.one(
+    session,
+    sql`SELECT ${fields} FROM secrets
+    WHERE environment_id = ${environmentId} AND name = ${name} ${session.seams.holdRow}`,
+  );
 
 export const insertSecret = (session: Session, row: SealedRow): Promise<number> =>
   session.run(sql`INSERT INTO secrets (${fields})

@@ -45,7 +45,7 @@ export const startsOperations = (starts: Starts) => [
       (m): InvokeInput => ({ functionId: m.functionId, idempotencyKey: m.idempotencyKey, ...dataOf(m) }),
       ({ runId, eventId, position }: Invoked) => ({ runId, eventId, sequence: sequence(position) }),
       {
-        decode: (body) => fromBody(body, []),
+        decode: fromBody,
         encode: ({ runId, eventId, position }) => ({ runId, eventId, ...sequenceField(position) }),
       },
     ),
@@ -72,7 +72,7 @@ export const startsOperations = (starts: Starts) => [
         sequence: sequence(position),
       }),
       {
-        decode: (body) => fromBody(body, ["timeoutMs"]),
+        decode: fromBody,
         encode: ({ result, position }) => ({ result: toResultBody(result), ...sequenceField(position) }),
       },
     ),
@@ -100,7 +100,7 @@ export const startsOperations = (starts: Starts) => [
         sequence: sequence(position),
       }),
       {
-        decode: (body) => fromBody(body, ["version", "timeoutMs"]),
+        decode: fromBody,
         encode: ({ eventId, position, results }) => ({
           ...{ eventId, results: results.map(toResultBody) },
           ...sequenceField(position),

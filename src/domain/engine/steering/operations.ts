@@ -5,9 +5,10 @@ import { SvcService } from "../../../gen/svc/v1/svc_pb.ts";
 import { invalid } from "../../../kit/fault.ts";
 import { type Operation, rpc, unary } from "../../../kit/operation.ts";
 import { jsonText } from "../../../kit/payload-json.ts";
+import { asGiven, requestOf } from "../../../kit/request.ts";
 import { aboutStep } from "../../../kit/step-id.ts";
 import { jsonOf, timestampOf } from "../../../kit/wkt.ts";
-import type { Run, Step } from "../runs/run.ts";
+import type { Step } from "../runs/run.ts";
 import { toRunMessage, toStepMessage } from "../runs/wire.ts";
 import { readJsonText } from "./rules.ts";
 import type { PausedState, Steering } from "./service.ts";
@@ -37,12 +38,7 @@ export const steeringOperations = (steering: Steering): Operation[] => [
     name: "runs.cancel",
     action: "runs:cancel",
     summary: "Cancels a run that is not over; repeated, it answers the cancelled run.",
-    input: Type.Object({ id, reason }),
-    rpc: rpc(
-      SvcService.method.cancelRun,
-      (m) => ({ id: m.id, reason: m.reason }),
-      (run: Run) => toRunMessage(run),
-    ),
+    ...requestOf(SvcService.method.cancelRun, toRunMessage, { id, reason }),
     async handle(input, call) {
       const run = await steering.cancel(call.environmentId, input.id, input.reason ?? "", call.caller.id);
       return (await withoutHiddenInputs(call, [run]))[0]!;
@@ -52,12 +48,7 @@ export const steeringOperations = (steering: Steering): Operation[] => [
     name: "runs.pause",
     action: "runs:cancel",
     summary: "Holds a run: at once while it waits, at the next step boundary while it runs.",
-    input: Type.Object({ runId: id }),
-    rpc: rpc(
-      SvcService.method.pauseRun,
-      (m) => ({ runId: m.runId }),
-      (status: string) => ({ status }),
-    ),
+    ...requestOf(SvcService.method.pauseRun, (status: string) => ({ status }), { runId: id }),
     handle: (input, call) => steering.pause(call.environmentId, input.runId, call.caller.id),
   }),
   unary({
@@ -65,15 +56,14 @@ export const steeringOperations = (steering: Steering): Operation[] => [
     action: "runs:read",
     reads: true,
     summary: "Steps of a run that a person holds.",
-    input: Type.Object({ runId: id }),
-    rpc: rpc(
+    ...requestOf(
       SvcService.method.getPausedState,
-      (m) => ({ runId: m.runId }),
       (state: PausedState) => ({
         steps: state.steps.map(pausedStep),
         nextStepHint: state.nextStepHint,
         pauseReason: state.pauseReason,
       }),
+      { runId: id },
     ),
     handle: (input, call) => steering.pausedState(call.environmentId, input.runId),
   }),
@@ -81,11 +71,10 @@ export const steeringOperations = (steering: Steering): Operation[] => [
     name: "runs.inject",
     action: "runs:cancel",
     summary: "Replaces the output of a completed step of a run that a person holds.",
-    input: Type.Object({ runId: id, stepId: id, newOutput: Type.String(), reason }),
-    rpc: rpc(
+    ...requestOf(
       SvcService.method.injectStepOutput,
-      (m) => ({ runId: m.runId, stepId: m.stepId, newOutput: m.newOutput, reason: m.reason }),
       (answer: { stepId: string; previousOutput: string }) => answer,
+      { runId: id, stepId: id, reason },
     ),
     handle: ({ runId, stepId, newOutput, reason: why }, call) =>
       steering.inject(
@@ -106,17 +95,12 @@ export const steeringOperations = (steering: Steering): Operation[] => [
         const output = outputOf(m.output, m.outputValue);
         return { stepId: m.stepId, ...(output !== undefined && { output }), reason: m.reason };
       },
-      (step: Step) => toStepMessage(step),
+      toStepMessage,
       {
         // Clients send the JSON in either field, under either name.
         decode({ output, outputValue, ...body }) {
           const given = outputValue === undefined ? output : outputValue;
-          const { step_id, ...rest } = body;
-          return {
-            ...rest,
-            ...(step_id !== undefined && { stepId: step_id }),
-            ...(given !== undefined && { output: jsonText("output", given) }),
-          };
+          return { ...body, ...(given !== undefined && { output: jsonText("output", given) }) };
         },
       },
     ),
@@ -137,7 +121,7 @@ export const steeringOperations = (steering: Steering): Operation[] => [
     input: Type.Object({ runId: id, fromStep: Type.Optional(Type.String({ maxLength: 2_048 })) }),
     rpc: rpc(
       SvcService.method.previewResume,
-      (m) => ({ runId: m.runId, ...(m.fromStep !== "" && { fromStep: m.fromStep }) }),
+      (m) => ({ ...asGiven(m), runId: m.runId }),
       (steps: Awaited<ReturnType<Steering["previewResume"]>>) => ({ steps }),
     ),
     handle: ({ runId, fromStep }, call) =>
@@ -156,12 +140,10 @@ export const steeringOperations = (steering: Steering): Operation[] => [
     rpc: rpc(
       SvcService.method.resumeRun,
       (m) => ({
-        runId: m.runId,
-        ...(m.fromStep !== "" && { fromStep: m.fromStep }),
+        ...{ ...asGiven(m), runId: m.runId },
         ...(m.skipSleep !== undefined && { skipSleep: m.skipSleep }),
-        ...(m.stepId !== "" && { stepId: m.stepId }),
       }),
-      (run: Run) => toRunMessage(run),
+      toRunMessage,
     ),
     async handle({ runId, fromStep, skipSleep, stepId }, call) {
       const asked = { runId, fromStep: fromStep || undefined, skipSleep, stepId: stepId || undefined };

@@ -1,14 +1,35 @@
 import { Fault } from "../../../kit/fault.ts";
+import type { Log } from "../../../kit/log.ts";
 import type { Basics } from "../../../store/store.ts";
 import { runOfJob } from "../jobs/rules.ts";
+import type { DeviatingStep } from "../runs/run.ts";
 import type { Runs } from "../runs/service.ts";
-import { openDeviations } from "./deviations.ts";
+import { deviationsToldMax } from "./limits.ts";
 import type { AckInput, ExchangeResult } from "./port.ts";
 import { lastRefused, sendable, type UnreadReport, unlessLost } from "./refused-report.ts";
 import { checkReport, type ReportBody, readDeviations, readFence, readReport } from "./report-body.ts";
 import type { Rights } from "./rights.ts";
 import type { WorkerRecord } from "./rows.ts";
 import { knowsFailedSteps } from "./sdk-versions.ts";
+
+type Told = Parameters<Runs["noteDeviations"]>[0];
+
+/** Notes on runs how their handlers deviated; the log gets one line for each version of a function. */
+function openDeviations({ runs, log }: { runs: Pick<Runs, "noteDeviations">; log: Log }) {
+  const told = new Set<string>();
+  return async (reported: Told): Promise<void> => {
+    const noted = await runs.noteDeviations(reported);
+    if (!noted) return;
+    const { environmentId, runId, steps } = reported;
+    const key = `${environmentId}\n${noted.functionId}\n${noted.functionVersion}`;
+    if (told.has(key)) return;
+    if (told.size >= deviationsToldMax) told.clear();
+    told.add(key);
+    log.warn("run.nondeterminism", { environmentId, runId, ...noted, steps: steps.map(namesOf) });
+  };
+}
+
+const namesOf = ({ name, kind }: DeviatingStep): string => `${name}: ${kind}`;
 
 /** Nodes of an earlier version would lose all but the first thing that a handler waits for. */
 const withoutWaits = ({ yields: _, ...plain }: ReportBody): ReportBody => plain;

@@ -2,6 +2,7 @@ import { inCamelCase } from "../../../kit/cases.ts";
 import type { Instant } from "../../../kit/clock.ts";
 import { columnsOf } from "../../../kit/columns.ts";
 import { countOf } from "../../../kit/count-of.ts";
+import { readAs } from "../../../kit/read-as.ts";
 import { sql } from "../../../kit/sql.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import type { RowOf } from "../../../store/tables/row.ts";
@@ -36,23 +37,11 @@ export async function upsertWorker(session: Session, worker: WorkerRecord): Prom
       holder = excluded.holder, poll_end = excluded.poll_end, deployment = excluded.deployment`);
 }
 
-export async function getWorker(
-  store: Store,
-  environmentId: string,
-  id: string,
-): Promise<WorkerRecord | undefined> {
-  const row = await store.one<WorkerRow>(
-    sql`SELECT * FROM workers WHERE environment_id = ${environmentId} AND id = ${id}`,
-  );
-  return row && toWorker(row);
-}
+export const getWorker = (store: Store, environmentId: string, id: string) =>
+  read.one(store, sql`SELECT * FROM workers WHERE environment_id = ${environmentId} AND id = ${id}`);
 
-export async function listWorkers(store: Store, environmentId: string): Promise<WorkerRecord[]> {
-  const rows = await store.all<WorkerRow>(
-    sql`SELECT * FROM workers WHERE environment_id = ${environmentId} ORDER BY id`,
-  );
-  return rows.map(toWorker);
-}
+export const listWorkers = (store: Store, environmentId: string) =>
+  read.all(store, sql`SELECT * FROM workers WHERE environment_id = ${environmentId} ORDER BY id`);
 
 /** Heartbeats of many workers at once; `activeJobs` null keeps the number of the last heartbeat. */
 export async function recordHeartbeats(
@@ -105,3 +94,5 @@ const toWorker = (row: WorkerRow) => ({
   /** It says that it lives when a held poll of it breaks: one that ends is a sign of its death. */
   pollEnd: row.poll_end === 1,
 });
+
+const read = readAs(toWorker);

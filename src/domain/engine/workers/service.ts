@@ -1,6 +1,14 @@
+import { cachedQuery } from "../../../kit/cached-query.ts";
 import type { Instant } from "../../../kit/clock.ts";
 import { invalid } from "../../../kit/fault.ts";
-import { pollJobsMax } from "../../../kit/limits.ts";
+import {
+  gaugeCountMax,
+  gaugeKeptMs,
+  gaugeWaitMsMax,
+  pollJobsMax,
+  workerSilenceMsMax,
+} from "../../../kit/limits.ts";
+import type { Counter } from "../../../kit/metrics.ts";
 import type { Basics, Session } from "../../../store/store.ts";
 import type { Dispatcher } from "../dispatch/dispatcher.ts";
 import type { GiveBack } from "../dispatch/give-back.ts";
@@ -19,9 +27,31 @@ import { WorkerRegistry } from "./registry.ts";
 import { WorkerReports } from "./reports.ts";
 import { type Rights, requireServing } from "./rights.ts";
 import type { WorkerRecord } from "./rows.ts";
+import * as rows from "./rows.ts";
 import { stepsFor } from "./sdk-versions.ts";
 import { openWorkerStreams } from "./stream/connections.ts";
-import { watchWorkers } from "./watch.ts";
+
+/**
+ * Metrics of workers. Answers the counter of disconnects: only the node that deletes a worker's row counts
+ * it.
+ */
+function watchWorkers({ store, clock, metrics }: Basics<"store" | "clock" | "metrics">): Counter {
+  const connected = metrics.gauge({
+    name: "svc_workers_connected",
+    help: "Workers of the whole installation that were heard of in the last 90 seconds.",
+  })();
+  const countAlive = cachedQuery({
+    clock,
+    keptMs: gaugeKeptMs,
+    waitMsMax: gaugeWaitMsMax,
+    query: () => rows.countAlive(store, clock.now() - workerSilenceMsMax, gaugeCountMax),
+  });
+  metrics.beforeReading(async () => connected.set(await countAlive()));
+  return metrics.counter({
+    name: "svc_worker_disconnects_total",
+    help: "Streams of workers that ended, and workers forgotten after 90 seconds without a heartbeat; counted by the node that saw it.",
+  })();
+}
 
 export type { ExchangeAnswer, ExchangeResult, Workers } from "./port.ts";
 

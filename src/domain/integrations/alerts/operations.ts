@@ -11,10 +11,12 @@ import {
   SilenceAlertRuleRequestSchema,
   TestAlertRuleResponseSchema,
 } from "../../../gen/svc/v1/alert_pb.ts";
-import { described, maybe, shape } from "../../../kit/described.ts";
+import { described } from "../../../kit/described.ts";
+import { shapeOf } from "../../../kit/message-shape.ts";
 import {
   type Call,
   listed,
+  nothing,
   type Operation,
   type Permit,
   rpc,
@@ -22,11 +24,12 @@ import {
   unary,
 } from "../../../kit/operation.ts";
 import { timeBound } from "../../../kit/page.ts";
+import { asSent } from "../../../kit/request.ts";
 import { messageOf } from "../../../kit/wkt.ts";
 import { type RuleRow, storedTargetsOf } from "./rule-rows.ts";
 import { type ConditionName, conditionOf } from "./rules.ts";
 import type { Alerts, ShownAlert } from "./service.ts";
-import { AlertShape, alertJson, boundFields, inputOf, RuleShape, ruleJson, TargetShape } from "./wire.ts";
+import { AlertShape, alertJson, inputOf, RuleShape, ruleJson, TargetShape } from "./wire.ts";
 
 const text = (description: string) => Type.Optional(Type.String({ maxLength: 2_048, description }));
 const ruleName = Type.String({ minLength: 1, maxLength: 200, description: "Name of the rule." });
@@ -60,18 +63,13 @@ const Id = Type.Object({
   id: Type.String({ minLength: 1, maxLength: 200, description: "Id of the alert (`alr_…`)." }),
 });
 
-const Put = Type.Object({
-  name: ruleName,
-  condition: shape.text("What it looks for, such as `run_failed`."),
-  function_id: text("Id of the one function that it looks at; all when left out."),
-  ...boundFields,
-  targets: Type.Array(TargetShape, { maxItems: 100, description: "Whom it tells: one to ten." }),
-  repeat_after_ms: maybe.count(
-    "Told again after this long while it lasts; 0 for never, four hours when left out.",
-  ),
-  resolve_after_ms: maybe.count(
-    "What happens is over when it has not happened for so long; ten minutes when left out.",
-  ),
+const Put = shapeOf(PutAlertRuleRequestSchema, {
+  absent: "share window_minutes minimum waiting_ms repeat_after_ms resolve_after_ms",
+  own: {
+    name: ruleName,
+    function_id: Type.Optional(Type.String({ maxLength: 2_048 })),
+    targets: Type.Array(TargetShape, { maxItems: 100 }),
+  },
 });
 
 const read = { action: "alerts:read", reads: true } as const;
@@ -168,7 +166,7 @@ const ruleOperations = (alerts: Alerts): Operation[] => [
     input: Named,
     output: RuleShape,
     rest: { route: "GET /api/v1/alert-rules/{name}", ...asRule },
-    rpc: rpc(method.getAlertRule, ({ name }) => ({ name }), toRule),
+    rpc: rpc(method.getAlertRule, asSent, toRule),
     handle: ({ name }, call, permit) => shownRule(alerts, name, call, permit),
   }),
   unary({
@@ -178,10 +176,8 @@ const ruleOperations = (alerts: Alerts): Operation[] => [
     input: Type.Object({}),
     output: Type.Object({ rules: Type.Array(RuleShape, { description: "Rules, by name." }) }),
     rest: { route: "GET /api/v1/alert-rules", json: (list: RuleRow[]) => ({ rules: list.map(ruleJson) }) },
-    rpc: rpc(
-      method.listAlertRules,
-      () => ({}),
-      (list: RuleRow[]) => messageOf(ListAlertRulesResponseSchema)({ rules: list.map(ruleJson) }),
+    rpc: rpc(method.listAlertRules, asSent, (list: RuleRow[]) =>
+      messageOf(ListAlertRulesResponseSchema)({ rules: list.map(ruleJson) }),
     ),
     lists: listed(({ name }: RuleRow) => [name], {
       shows: thingsOfRule,
@@ -195,11 +191,7 @@ const ruleOperations = (alerts: Alerts): Operation[] => [
     summary: "Deletes an alert rule with its alerts.",
     input: Named,
     rest: { route: "DELETE /api/v1/alert-rules/{name}", status: 204, encode: () => ({ status: 204 }) },
-    rpc: rpc(
-      method.deleteAlertRule,
-      ({ name }) => ({ name }),
-      () => ({}),
-    ),
+    rpc: rpc(method.deleteAlertRule, asSent, nothing),
     async handle({ name }, call, permit) {
       await shownRule(alerts, name, call, permit);
       await alerts.remove(call.environmentId, name);
@@ -239,21 +231,10 @@ const wordOperations = (alerts: Alerts): Operation[] => [
     summary:
       "Sends a message that is marked as a test to each target of a rule, and answers what came of it.",
     input: Named,
-    output: Type.Object({
-      results: Type.Array(
-        Type.Object({
-          target: shape.text("The target as it is shown."),
-          delivered: shape.flag("Whether it took the message."),
-          error: shape.text("Why not; empty when it did."),
-        }),
-        { description: "A result for each target." },
-      ),
-    }),
+    output: shapeOf(TestAlertRuleResponseSchema),
     rest: { route: "POST /api/v1/alert-rules/{name}/test", json: (results: object[]) => ({ results }) },
-    rpc: rpc(
-      method.testAlertRule,
-      ({ name }) => ({ name }),
-      (results: object[]) => messageOf(TestAlertRuleResponseSchema)({ results }),
+    rpc: rpc(method.testAlertRule, asSent, (results: object[]) =>
+      messageOf(TestAlertRuleResponseSchema)({ results }),
     ),
     handle: async ({ name }, call, permit) => alerts.test(await shownRule(alerts, name, call, permit)),
   }),
@@ -302,7 +283,7 @@ const historyOperations = (alerts: Alerts): Operation[] => [
     ],
     output: AlertShape,
     rest: { route: "POST /api/v1/alerts/{id}/resolve", json: alertJson },
-    rpc: rpc(method.resolveAlert, ({ id }) => ({ id }), toAlert),
+    rpc: rpc(method.resolveAlert, asSent, toAlert),
     async handle({ id }, call, permit) {
       const row = await alerts.alert(call.environmentId, id);
       await permit({ id, rule: row.rule, shows: thingsOfAlert({ row, deliveries: [] }) });

@@ -39,7 +39,7 @@ export const conditions = {
 } as const satisfies Record<string, KnownCondition>;
 
 export type ConditionName = keyof typeof conditions;
-export const conditionNames = Object.keys(conditions) as ConditionName[];
+const conditionNames = Object.keys(conditions) as ConditionName[];
 export const conditionOf = (name: ConditionName): KnownCondition => conditions[name];
 
 export interface RuleTarget {

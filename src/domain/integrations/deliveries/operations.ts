@@ -1,26 +1,62 @@
 import { type Static, Type } from "@sinclair/typebox";
 import { actionsThatShow, namesOfEvent, thingsOfEvent } from "../../../gate/things.ts";
-import { WebhookEndpointService } from "../../../gen/svc/v1/webhook_pb.ts";
+import {
+  WebhookDeadLetterSchema,
+  WebhookEndpointSchema,
+  WebhookEndpointService,
+} from "../../../gen/svc/v1/webhook_pb.ts";
 import { Fault } from "../../../kit/fault.ts";
-import { listed, listedById, type Operation, rpc, type Thing, unary } from "../../../kit/operation.ts";
-import { stated } from "../../../kit/stated.ts";
-import { safeCount } from "../../../kit/wkt.ts";
+import { fieldsFor } from "../../../kit/message-fields.ts";
+import {
+  listed,
+  listedById,
+  nothing,
+  type Operation,
+  rpc,
+  type Thing,
+  unary,
+} from "../../../kit/operation.ts";
+import { requestOf } from "../../../kit/request.ts";
+import { safeCount, timestampOf } from "../../../kit/wkt.ts";
 import { allOf, parsePattern } from "../../realtime/pubsub/rules.ts";
-import type { ListedLetter, ShownEndpoint, WebhookEndpoints } from "./service.ts";
-import { toEndpoint, toEndpoints, toLetter, toLetters } from "./wire.ts";
+import type { LetterRow, ListedLetter, ShownEndpoint, WebhookEndpoints } from "./service.ts";
+
+const ofEndpoint = fieldsFor(WebhookEndpointSchema);
+const ofLetter = fieldsFor(WebhookDeadLetterSchema);
+
+const toEndpoint = ({ row, secret }: ShownEndpoint) => ({
+  ...ofEndpoint(row, "id name url pattern filter status disabled_reason position attempts failing_event_id"),
+  ...ofEndpoint(row, "failing_since last_error last_delivered_at created_at updated_at"),
+  ...(secret !== undefined && { secret }),
+  ...(row.prev_expires_at !== null && { previousSecretExpiresAt: timestampOf(row.prev_expires_at) }),
+  ...(row.attempts > 0 && { nextAttemptAt: timestampOf(row.due_at) }),
+  ...{ behind: BigInt(Math.max(0, row.head - row.position)), deadLetters: row.letters },
+});
+
+const toEndpoints = (page: { endpoints: ShownEndpoint["row"][]; totalCount: number }) => ({
+  endpoints: page.endpoints.map((row) => toEndpoint({ row })),
+  totalCount: page.totalCount,
+});
+
+const toLetter = (row: LetterRow) => ({
+  ...ofLetter(row, "endpoint_id event_id event_name attempts last_error dead_at"),
+  ...{ sequence: BigInt(row.position), redelivering: row.due_at !== null },
+});
+
+const toLetters = (page: { letters: LetterRow[]; totalCount: number }) => ({
+  deadLetters: page.letters.map(toLetter),
+  totalCount: page.totalCount,
+});
 
 const text = Type.String();
 const optional = Type.Optional(text);
 const integer = Type.Integer();
 
-const Id = Type.Object({ id: text });
 const Create = Type.Object({
   ...{ name: text, url: text, pattern: text, filter: text },
   after: Type.Optional(integer),
 });
 const Update = Type.Object({ id: text, name: optional, url: optional, pattern: optional, filter: optional });
-const Letter = Type.Object({ endpointId: text, eventId: text });
-
 const read = { action: "webhooks:read", reads: true } as const;
 const manage = { action: "webhooks:manage" } as const;
 /** An endpoint carries events away: who makes one must be allowed to read all that its pattern matches. */
@@ -68,8 +104,7 @@ const endpointOperations = ({ endpoints }: WebhookEndpoints): Operation[] => [
     name: "webhookEndpoints.get",
     ...read,
     summary: "One endpoint: how far it is, and what it fails with.",
-    input: Id,
-    rpc: rpc(method.getWebhookEndpoint, ({ id }) => ({ id }), toEndpoint),
+    ...requestOf(method.getWebhookEndpoint, toEndpoint),
     handle: async ({ id }, call): Promise<ShownEndpoint> => ({
       row: await endpoints.find(call.environmentId, id),
     }),
@@ -78,12 +113,7 @@ const endpointOperations = ({ endpoints }: WebhookEndpoints): Operation[] => [
     name: "webhookEndpoints.list",
     ...read,
     summary: "Endpoints of the environment, oldest first.",
-    input: Type.Object({ status: text, limit: integer, offset: integer }),
-    rpc: rpc(
-      method.listWebhookEndpoints,
-      ({ status, limit, offset }) => ({ status, limit, offset }),
-      toEndpoints,
-    ),
+    ...requestOf(method.listWebhookEndpoints, toEndpoints),
     lists: listedById("endpoints"),
     handle: (input, call) => endpoints.list(call.environmentId, input),
   }),
@@ -91,12 +121,7 @@ const endpointOperations = ({ endpoints }: WebhookEndpoints): Operation[] => [
     name: "webhookEndpoints.delete",
     ...manage,
     summary: "Deletes an endpoint with its dead letters.",
-    input: Id,
-    rpc: rpc(
-      method.deleteWebhookEndpoint,
-      ({ id }) => ({ id }),
-      () => ({}),
-    ),
+    ...requestOf(method.deleteWebhookEndpoint, nothing),
     handle: ({ id }, call) => endpoints.delete(call.environmentId, id),
   }),
 ];
@@ -107,17 +132,9 @@ const changeOperations = ({ endpoints }: WebhookEndpoints): Operation[] => [
     ...manage,
     ...carries,
     summary: "Changes what is given; the place in the log stays.",
-    input: Update,
+    ...requestOf(method.updateWebhookEndpoint, toEndpoint),
     about: (input: Static<typeof Update> | { leadsTo: string }): (string | Thing)[] =>
       "leadsTo" in input ? matched(input.leadsTo) : [input.id || "*", ...matched(input.pattern)],
-    rpc: rpc(
-      method.updateWebhookEndpoint,
-      ({ id, name, url, pattern, filter }) => ({
-        id,
-        ...stated({ name, url, pattern, filter }),
-      }),
-      toEndpoint,
-    ),
     async handle({ id, ...input }, call, permit) {
       // Another URL would carry away what the present pattern matches.
       const { pattern } = await endpoints.find(call.environmentId, id);
@@ -129,28 +146,21 @@ const changeOperations = ({ endpoints }: WebhookEndpoints): Operation[] => [
     name: "webhookEndpoints.rotateSecret",
     ...manage,
     summary: "Another secret; calls are signed with both until the grace of the old one is over.",
-    input: Type.Object({ id: text, graceSeconds: Type.Optional(integer) }),
-    rpc: rpc(
-      method.rotateWebhookEndpointSecret,
-      ({ id, graceSeconds }) => ({ id, ...(graceSeconds !== undefined && { graceSeconds }) }),
-      toEndpoint,
-    ),
+    ...requestOf(method.rotateWebhookEndpointSecret, toEndpoint),
     handle: ({ id, graceSeconds }, call) => endpoints.rotateSecret(call.environmentId, id, graceSeconds),
   }),
   unary({
     name: "webhookEndpoints.pause",
     ...manage,
     summary: "Sends nothing until the endpoint is resumed; its place in the log stays.",
-    input: Id,
-    rpc: rpc(method.pauseWebhookEndpoint, ({ id }) => ({ id }), toEndpoint),
+    ...requestOf(method.pauseWebhookEndpoint, toEndpoint),
     handle: ({ id }, call) => endpoints.pause(call.environmentId, id),
   }),
   unary({
     name: "webhookEndpoints.resume",
     ...manage,
     summary: "Goes on with a paused or disabled endpoint, and tries at once what failed or passes over it.",
-    input: Type.Object({ id: text, skipEventId: text }),
-    rpc: rpc(method.resumeWebhookEndpoint, ({ id, skipEventId }) => ({ id, skipEventId }), toEndpoint),
+    ...requestOf(method.resumeWebhookEndpoint, toEndpoint),
     handle: ({ id, skipEventId }, call) => endpoints.resume(call.environmentId, id, skipEventId),
   }),
 ];
@@ -160,13 +170,8 @@ const letterOperations = (deliveries: WebhookEndpoints): Operation[] => [
     name: "webhookEndpoints.listDeadLetters",
     ...read,
     summary: "Events that the endpoint did not take, in the order of the log.",
-    input: Type.Object({ endpointId: text, limit: integer, offset: integer }),
+    ...requestOf(method.listWebhookDeadLetters, toLetters),
     about: aboutEndpoint,
-    rpc: rpc(
-      method.listWebhookDeadLetters,
-      ({ endpointId, limit, offset }) => ({ endpointId, limit, offset }),
-      toLetters,
-    ),
     lists: listed(({ event_name }: ListedLetter) => namesOfEvent(event_name), {
       ...{ under: "letters", type: "event" },
       shows: ({ event_name: name, entity_id }: ListedLetter) => thingsOfEvent({ name, entity_id }),
@@ -177,26 +182,16 @@ const letterOperations = (deliveries: WebhookEndpoints): Operation[] => [
     name: "webhookEndpoints.redeliver",
     ...manage,
     summary: "Sends a dead letter again, before what the log has next.",
-    input: Letter,
+    ...requestOf(method.redeliverWebhookDeadLetter, toLetter),
     about: aboutEndpoint,
-    rpc: rpc(
-      method.redeliverWebhookDeadLetter,
-      ({ endpointId, eventId }) => ({ endpointId, eventId }),
-      toLetter,
-    ),
     handle: ({ endpointId, eventId }, call) => deliveries.redeliver(call.environmentId, endpointId, eventId),
   }),
   unary({
     name: "webhookEndpoints.discard",
     ...manage,
     summary: "Gives a dead letter up; the event itself stays.",
-    input: Letter,
+    ...requestOf(method.discardWebhookDeadLetter, nothing),
     about: aboutEndpoint,
-    rpc: rpc(
-      method.discardWebhookDeadLetter,
-      ({ endpointId, eventId }) => ({ endpointId, eventId }),
-      () => ({}),
-    ),
     handle: ({ endpointId, eventId }, call) => deliveries.discard(call.environmentId, endpointId, eventId),
   }),
 ];

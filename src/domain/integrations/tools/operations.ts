@@ -1,12 +1,53 @@
+import type { MessageInitShape } from "@bufbuild/protobuf";
 import { type Static, Type } from "@sinclair/typebox";
 import type { Action } from "../../../gate/actions.ts";
 import { typeOfAction } from "../../../gate/resource.ts";
-import { AgentToolsService } from "../../../gen/svc/v1/agent_tools_pb.ts";
+import {
+  AgentToolsService,
+  type InvokeToolRequest,
+  type InvokeToolResponseSchema,
+  type ListToolsResponseSchema,
+  type RegisterToolResponseSchema,
+} from "../../../gen/svc/v1/agent_tools_pb.ts";
 import { type Call, listed, type Operation, rpc, type Thing, unary } from "../../../kit/operation.ts";
+import { requestOf } from "../../../kit/request.ts";
+import { jsonOf, payload, timestampOf } from "../../../kit/wkt.ts";
 import { qualifiedNameBytesMax } from "./limits.ts";
 import { scopesOf } from "./rules.ts";
-import type { CallableRow, ToolRow, ToolsOfAgents } from "./service.ts";
-import { inputOf, type ToolPage, toOutcome, toRegistered, toTools } from "./wire.ts";
+import type { CallableRow, RegisteredAgent, ToolOutcome, ToolRow, ToolsOfAgents } from "./service.ts";
+
+const toRegistered = ({
+  secret,
+  names,
+  registeredAt,
+}: RegisteredAgent): MessageInitShape<typeof RegisterToolResponseSchema> => ({
+  hmacSecret: secret,
+  registeredToolNames: names,
+  registeredAt: timestampOf(registeredAt),
+});
+
+const inputOf = ({ input = {}, inputValue }: InvokeToolRequest): unknown =>
+  inputValue === undefined ? input : jsonOf(inputValue);
+
+const toOutcome = (outcome: ToolOutcome): MessageInitShape<typeof InvokeToolResponseSchema> =>
+  "error" in outcome
+    ? { error: outcome.error }
+    : payload("output", "outputValue", JSON.stringify(outcome.output));
+
+interface ToolPage {
+  tools: ToolRow[];
+  nextCursor: string | undefined;
+}
+
+const toTools = ({ tools, nextCursor }: ToolPage): MessageInitShape<typeof ListToolsResponseSchema> => ({
+  tools: tools.map((row) => ({
+    qualifiedName: row.qualified_name,
+    description: row.description,
+    inputSchemaJson: row.input_schema,
+    requiredScopes: scopesOf(row.required_scopes),
+  })),
+  nextCursor: nextCursor ?? "",
+});
 
 const text = Type.String();
 
@@ -111,13 +152,8 @@ export const agentToolsOperations = (agentTools: ToolsOfAgents, may: MayUse): Op
     name: "agentTools.unregister",
     action: "agent:tools:unregister",
     summary: "Deletes an agent with its tools; of one that is not there none is removed.",
-    input: Type.Object({ agentName: text }),
+    ...requestOf(method.unregisterTool, (removedCount: number) => ({ removedCount })),
     about: aboutAgent,
-    rpc: rpc(
-      method.unregisterTool,
-      ({ agentName }) => ({ agentName }),
-      (removedCount: number) => ({ removedCount }),
-    ),
     handle: ({ agentName }, call) => agentTools.unregister(call.environmentId, agentName),
   }),
   unary({
@@ -125,8 +161,7 @@ export const agentToolsOperations = (agentTools: ToolsOfAgents, may: MayUse): Op
     action: "agent:tools:read",
     reads: true,
     summary: "Tools whose required scopes the caller has, by name.",
-    input: Type.Object({ cursor: text }),
-    rpc: rpc(method.listTools, ({ cursor }) => ({ cursor }), toTools),
+    ...requestOf(method.listTools, toTools),
     lists: listed(namesOf, { under: "tools" }),
     async handle({ cursor }, call): Promise<ToolPage> {
       const { items, nextCursor } = await agentTools.list(call.environmentId, cursor);

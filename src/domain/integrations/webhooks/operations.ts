@@ -1,18 +1,20 @@
 import { type Static, Type } from "@sinclair/typebox";
 import { hiderOfEvents } from "../../../gate/things.ts";
-import { WebhookService } from "../../../gen/svc/v1/webhook_pb.ts";
+import { WebhookService, WebhookVerifyConfigSchema } from "../../../gen/svc/v1/webhook_pb.ts";
 import { withoutPlace } from "../../../kit/bounded-look.ts";
 import { described, maybe } from "../../../kit/described.ts";
 import {
   type Call,
   listed,
   listedById,
+  nothing,
   type Operation,
   type Permit,
   rpc,
   type Thing,
   unary,
 } from "../../../kit/operation.ts";
+import { requestOf, sentShape } from "../../../kit/request.ts";
 import { stated } from "../../../kit/stated.ts";
 import { instantOf } from "../../../kit/wkt.ts";
 import { emitThings, readThings } from "./rules.ts";
@@ -25,22 +27,7 @@ const optional = Type.Optional(text);
 const count = Type.Optional(Type.Integer());
 const expected = Type.Optional(Type.Integer());
 
-const Config = Type.Object({
-  signatureHeader: text,
-  entrySeparator: text,
-  kvDelimiter: text,
-  signatureKey: text,
-  timestampHeader: text,
-  timestampKey: text,
-  signingTemplate: text,
-  encoding: text,
-  algorithm: text,
-  toleranceSeconds: Type.Integer(),
-  eventNamePath: text,
-  dedupIdPath: text,
-  url: text,
-  secretEncoding: text,
-});
+const Config = sentShape(WebhookVerifyConfigSchema);
 
 const source = {
   name: optional,
@@ -120,8 +107,7 @@ const sourceOperations = ({ sources, flow }: Webhooks): Operation[] => [
     name: "webhooks.get",
     ...read,
     summary: "One source, without its secrets.",
-    input: Id,
-    rpc: rpc(WebhookService.method.getWebhookSource, ({ id }) => ({ id }), toSource),
+    ...requestOf(WebhookService.method.getWebhookSource, toSource),
     handle: async ({ id }, call): Promise<ShownSource> => ({
       row: await sources.find(call.environmentId, id),
     }),
@@ -130,8 +116,7 @@ const sourceOperations = ({ sources, flow }: Webhooks): Operation[] => [
     name: "webhooks.list",
     ...read,
     summary: "Sources of the environment, oldest first.",
-    input: Type.Object({ limit: count, offset: count }),
-    rpc: rpc(WebhookService.method.listWebhookSources, ({ limit, offset }) => ({ limit, offset }), toSources),
+    ...requestOf(WebhookService.method.listWebhookSources, toSources),
     lists: listedById("sources"),
     handle: (page, call) => sources.list(call.environmentId, page),
   }),
@@ -159,12 +144,7 @@ const sourceOperations = ({ sources, flow }: Webhooks): Operation[] => [
     name: "webhooks.delete",
     ...manage,
     summary: "Deletes a source; its deliveries stay until their time is over.",
-    input: Id,
-    rpc: rpc(
-      WebhookService.method.deleteWebhookSource,
-      ({ id }) => ({ id }),
-      () => ({}),
-    ),
+    ...requestOf(WebhookService.method.deleteWebhookSource, nothing),
     handle: ({ id }, call) => sources.delete(call.environmentId, id),
   }),
   unary({
@@ -311,13 +291,8 @@ const deliveryOperations = ({ sources, deliveries }: Webhooks): Operation[] => [
     ...read,
     ...shows,
     summary: "What providers sent, newest first, with the beginning of each body.",
-    input: Type.Object({ sourceId: text, status: text, limit: count, offset: count, cursor: text }),
+    ...requestOf(WebhookService.method.listWebhookDeliveries, toDeliveries),
     about: aboutId(({ sourceId }: { sourceId: string }) => sourceId),
-    rpc: rpc(
-      WebhookService.method.listWebhookDeliveries,
-      ({ sourceId, status, limit, offset, cursor }) => ({ sourceId, status, limit, offset, cursor }),
-      toDeliveries,
-    ),
     lists: withoutPlace(listed(({ source_id }: DeliveryRow) => [source_id], { under: "deliveries" })),
     async handle(input, call, permit) {
       const { sourceId } = input;
@@ -331,9 +306,8 @@ const deliveryOperations = ({ sources, deliveries }: Webhooks): Operation[] => [
     ...read,
     ...shows,
     summary: "One delivery with its whole body.",
-    input: Id,
+    ...requestOf(WebhookService.method.getWebhookDelivery, toDelivery),
     about: aboutId(({ id }: Static<typeof Id>) => id),
-    rpc: rpc(WebhookService.method.getWebhookDelivery, ({ id }) => ({ id }), toDelivery),
     async handle({ id }, call, permit) {
       const row = await deliveries.find(call.environmentId, id);
       await ask(permit, [row.source_id, ...readThings(row.event_name ?? "*")]);
@@ -345,9 +319,8 @@ const deliveryOperations = ({ sources, deliveries }: Webhooks): Operation[] => [
     ...manage,
     ...emits,
     summary: "Emits the event of a kept delivery again, as a delivery of its own that names the first.",
-    input: Id,
+    ...requestOf(WebhookService.method.redeliverWebhook, toDelivery),
     about: aboutId(({ id }: Static<typeof Id>) => id),
-    rpc: rpc(WebhookService.method.redeliverWebhook, ({ id }) => ({ id }), toDelivery),
     async handle({ id }, call, permit) {
       const { source_id } = await deliveries.find(call.environmentId, id);
       await askToEmit(sources, { id: source_id, call, permit });

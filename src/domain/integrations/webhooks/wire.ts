@@ -5,6 +5,7 @@ import {
 } from "../../../gen/svc/v1/webhook_pb.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
 import { fieldsFor } from "../../../kit/message-fields.ts";
+import { asSent } from "../../../kit/request.ts";
 import { timestampOf } from "../../../kit/wkt.ts";
 import type { Received } from "./ingest/service.ts";
 import type { DeliveryList, DeliveryRow, WebhookFlow } from "./kept-deliveries.ts";
@@ -14,12 +15,8 @@ import type { ShownSource, SourceRow } from "./sources.ts";
 import type { Trial } from "./trial.ts";
 import { uncovered } from "./verify.ts";
 
-/** A message without the fields that protobuf adds to it. */
-export function fromConfig(config: WebhookVerifyConfig | undefined): VerifyConfig | undefined {
-  if (!config) return undefined;
-  const { $typeName: _type, $unknown: _unknown, ...fields } = config;
-  return fields;
-}
+export const fromConfig = (config: WebhookVerifyConfig | undefined): VerifyConfig | undefined =>
+  config && asSent(config);
 
 const ofSource = fieldsFor(WebhookSourceSchema);
 const ofDelivery = fieldsFor(WebhookDeliverySchema);

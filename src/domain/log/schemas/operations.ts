@@ -1,7 +1,13 @@
 import { type Static, Type } from "@sinclair/typebox";
-import { EventSchemaService } from "../../../gen/svc/v1/event_schema_pb.ts";
+import {
+  CheckEnforcementResponseSchema,
+  EventSchemaService,
+  TestUpcastResponseSchema,
+} from "../../../gen/svc/v1/event_schema_pb.ts";
 import { described, shape } from "../../../kit/described.ts";
-import { listed, type Operation, rpc, type Thing, unary } from "../../../kit/operation.ts";
+import { shapeOf } from "../../../kit/message-shape.ts";
+import { listed, nothing, type Operation, rpc, type Thing, unary } from "../../../kit/operation.ts";
+import { asRest } from "../../../kit/request.ts";
 import { dataOf } from "../../../kit/wkt.ts";
 import { schemaModes } from "./rules.ts";
 import type { SchemaCheck, SchemaHead, Schemas } from "./service.ts";
@@ -46,6 +52,8 @@ const namesOf = (name: string) => [name, `events:${name}`];
 const aboutName = (name: string): (string | Thing)[] => namesOf(name).map((id) => ({ type: "event", id }));
 const about = ({ event_name: name }: { event_name: string }) => aboutName(name);
 
+const read = { action: "schemas:read", reads: true } as const;
+
 export const schemasOperations = (schemas: Schemas): Operation[] => [
   ...registryOperations(schemas),
   ...enforcementOperations(schemas),
@@ -56,17 +64,12 @@ const byVersion = Type.Object({
   version: Type.Optional(described(whole, "Version of the event's schema; the latest when left out.")),
 });
 
-export const UpcastShape = Type.Object({
-  success: shape.flag("Always true: what cannot be brought up is an error."),
-  data: Type.Unknown({ description: "The payload of `toVersion`." }),
-  steps_applied: Type.Array(
-    Type.Object({
-      from_version: described(whole, "Version before the step."),
-      to_version: described(whole, "Version after the step."),
-      description: described(text, "What the step changes."),
-    }),
-    { description: "One for each version in between." },
-  ),
+export const UpcastShape = shapeOf(TestUpcastResponseSchema, {
+  omit: "data_value",
+  own: {
+    success: shape.flag("Always true: what cannot be brought up is an error."),
+    data: Type.Unknown({ description: "The payload of `toVersion`." }),
+  },
 });
 
 const registryOperations = (schemas: Schemas): Operation[] => [
@@ -86,14 +89,9 @@ const registryOperations = (schemas: Schemas): Operation[] => [
         body: schemaJson(schema),
       }),
     },
-    rpc: rpc(
-      EventSchemaService.method.registerSchema,
-      (m) => ({
-        ...{ event_name: m.eventName, version: m.version },
-        ...{ schema_json: m.schemaJson, description: m.description },
-      }),
-      ({ created }: RegisteredSchema) => ({ status: created ? "registered" : "unchanged" }),
-    ),
+    rpc: rpc(EventSchemaService.method.registerSchema, asRest, ({ created }: RegisteredSchema) => ({
+      status: created ? "registered" : "unchanged",
+    })),
     handle: (input, call) =>
       schemas.register(call.environmentId, {
         eventName: input.event_name,
@@ -104,8 +102,7 @@ const registryOperations = (schemas: Schemas): Operation[] => [
   }),
   unary({
     name: "schemas.list",
-    action: "schemas:read",
-    reads: true,
+    ...read,
     summary: "Schemas of events, by name and version.",
     input: Type.Object({
       event_name: Type.Optional(text),
@@ -124,18 +121,16 @@ const registryOperations = (schemas: Schemas): Operation[] => [
         total_count: totalCount,
       }),
     },
-    rpc: rpc(
-      EventSchemaService.method.listSchemas,
-      ({ eventName: name, limit, offset }) => ({ event_name: name, limit, offset }),
-      ({ schemas: list, totalCount }: Page) => ({ schemas: list.map(toInfo), totalCount }),
-    ),
+    rpc: rpc(EventSchemaService.method.listSchemas, asRest, ({ schemas: list, totalCount }: Page) => ({
+      schemas: list.map(toInfo),
+      totalCount,
+    })),
     handle: ({ event_name: name, limit, offset = 0 }, call) =>
       schemas.list(call.environmentId, { eventName: name || undefined, limit, offset }),
   }),
   unary({
     name: "schemas.get",
-    action: "schemas:read",
-    reads: true,
+    ...read,
     summary: "The schema of one version of an event; of the latest without one.",
     input: byVersion,
     about,
@@ -144,11 +139,7 @@ const registryOperations = (schemas: Schemas): Operation[] => [
       "GET /api/v1/events/schemas/{event_name}",
       "GET /api/v1/events/schemas/{event_name}/{version}",
     ].map((route) => ({ route, json: schemaJson })),
-    rpc: rpc(
-      EventSchemaService.method.getSchema,
-      ({ eventName: name, version }) => ({ event_name: name, version }),
-      toSchema,
-    ),
+    rpc: rpc(EventSchemaService.method.getSchema, asRest, toSchema),
     handle: ({ event_name: name, version = 0 }, call) => schemas.get(call.environmentId, name, version),
   }),
   unary({
@@ -161,17 +152,12 @@ const registryOperations = (schemas: Schemas): Operation[] => [
     }),
     about,
     rest: "DELETE /api/v1/events/schemas/{event_name}/{version}",
-    rpc: rpc(
-      EventSchemaService.method.deleteSchema,
-      ({ eventName: name, version }) => ({ event_name: name, version }),
-      () => ({}),
-    ),
+    rpc: rpc(EventSchemaService.method.deleteSchema, asRest, nothing),
     handle: ({ event_name: name, version }, call) => schemas.remove(call.environmentId, name, version),
   }),
   unary({
     name: "schemas.testUpcast",
-    action: "schemas:read",
-    reads: true,
+    ...read,
     summary:
       "Brings data up from one version of an event to another, by what its schemas say; stores nothing.",
     input: Type.Object({
@@ -205,30 +191,7 @@ const ModeShape = Type.Object({
 });
 const encodeMode = (mode: string) => ({ status: 200, body: { mode } });
 
-export const CheckShape = Type.Object({
-  mode: described(Mode, "`enforce` (refuses), `warn` (writes and marks) or `off`."),
-  traffic_window_hours: described(whole, "Events of so many hours were counted."),
-  total_schemas: described(whole, "How many schemas there are, also those left out."),
-  schemas: Type.Array(
-    Type.Object({
-      event_name: text,
-      version: described(whole, "Version of the event's schema."),
-      schema_hash: text,
-      asserts: shape.flag("Whether the schema refuses anything at all."),
-      compile_error: described(text, "Why the schema cannot be used; empty when it can."),
-      traffic: Type.Array(
-        Type.Object({
-          version: described(whole, "Version that the events were emitted with."),
-          schema_hash: text,
-          count: described(whole, "How many events would be refused."),
-        }),
-        { description: "Recent events that it would refuse, by version and schema." },
-      ),
-      traffic_truncated: shape.flag("Whether only the newest events were looked at."),
-    }),
-    { description: "One for each schema, at most 200." },
-  ),
-});
+export const CheckShape = shapeOf(CheckEnforcementResponseSchema, { own: { mode: Mode } });
 
 const Check = Type.Object({
   event_name: Type.Optional(text),
@@ -240,22 +203,14 @@ const Check = Type.Object({
 const enforcementOperations = (schemas: Schemas): Operation[] => [
   unary({
     name: "schemas.check",
-    action: "schemas:read",
-    reads: true,
+    ...read,
     summary: "How schemas are enforced, and how many recent events they would refuse now.",
     input: Check,
     about: ({ event_name: name }: Static<typeof Check>) => (name ? aboutName(name) : ["*"]),
     lists: listed(({ eventName: name }: SchemaCheck) => namesOf(name), { under: "schemas", type: "event" }),
     output: CheckShape,
     rest: { route: "GET /api/v1/events/enforcement", json: enforcementJson },
-    rpc: rpc(
-      EventSchemaService.method.checkEnforcement,
-      ({ eventName: name, trafficWindowHours }) => ({
-        event_name: name,
-        traffic_window_hours: trafficWindowHours,
-      }),
-      toEnforcement,
-    ),
+    rpc: rpc(EventSchemaService.method.checkEnforcement, asRest, toEnforcement),
     handle: ({ event_name: name, traffic_window_hours: hours = 0 }, call) =>
       schemas.check(call.environmentId, { eventName: name || undefined, trafficWindowHours: hours }),
   }),

@@ -2,14 +2,15 @@ import { type Static, Type } from "@sinclair/typebox";
 import { actionsThatShow, namesOfEvent, thingsOf } from "../../../gate/things.ts";
 import { EntityStreamService } from "../../../gen/svc/v1/entity_stream_pb.ts";
 import { withoutPlace } from "../../../kit/bounded-look.ts";
-import { rfc3339 } from "../../../kit/clock.ts";
 import { invalid } from "../../../kit/fault.ts";
-import { type Call, listed, type Operation, rpc, type Thing, unary } from "../../../kit/operation.ts";
+import { type Call, inJson, listed, type Operation, rpc, type Thing, unary } from "../../../kit/operation.ts";
 import { timeBound } from "../../../kit/page.ts";
 import { jsonText } from "../../../kit/payload-json.ts";
+import { asGiven, asSent, requestOf } from "../../../kit/request.ts";
 import { lastPosition } from "../../../kit/sequence.ts";
-import { instantOf, safeCount, timestampOf, withNumbers } from "../../../kit/wkt.ts";
+import { safeCount, timestampOf } from "../../../kit/wkt.ts";
 import { draftNamed, type EventDraft, noteStarts } from "../../engine/emit/rules.ts";
+import { fromBody } from "../../engine/emit/wire.ts";
 import type { Upcasts } from "../schemas/service.ts";
 import {
   type AppendInput,
@@ -27,7 +28,6 @@ import { requireReadable, withoutHidden } from "./screened.ts";
 import type { Emitted, StreamInfo, StreamPage, Streams } from "./service.ts";
 import {
   fromAppend,
-  fromAppendBody,
   fromBatchBody,
   fromStream,
   stateOf,
@@ -100,6 +100,8 @@ async function append(streams: Streams, drafts: EventDraft[], call: Call): Promi
   return streams.append(drafts, originOf(call));
 }
 
+const readEntities = { action: "entities:read", reads: true, waitsFor: "log" } as const;
+
 const appendOperations = (streams: Streams): Operation[] => [
   unary({
     name: "streams.append",
@@ -110,7 +112,7 @@ const appendOperations = (streams: Streams): Operation[] => [
     about: ({ entityId: id, eventName }: Static<typeof Append>) => aboutAppend(id, eventName),
     alsoAsks: appendAsks,
     rpc: rpc(EntityStreamService.method.appendEvent, fromAppend, toAppended, {
-      decode: fromAppendBody,
+      decode: fromBody,
       encode: toAppendedBody,
     }),
     async handle(input, call) {
@@ -156,10 +158,8 @@ const rangeOf = ({ entityId: id, fromVersion, direction }: Static<typeof Read>) 
 const readOperations = (streams: Streams, schemas: Upcasts, mayServe: MayServe): Operation[] => [
   unary({
     name: "streams.list",
-    action: "entities:read",
+    ...readEntities,
     summary: "Entity streams of the environment, by id.",
-    reads: true,
-    waitsFor: "log",
     input: Type.Object({
       entityType: text,
       search: Type.Optional(Type.String({ maxLength: 256 })),
@@ -169,12 +169,7 @@ const readOperations = (streams: Streams, schemas: Upcasts, mayServe: MayServe):
       cursor: Type.Optional(Type.String({ maxLength: 2_000 })),
     }),
     lists: withoutPlace(listed(idOf, { under: "streams", also: "streams:read" })),
-    rpc: rpc(
-      EntityStreamService.method.listStreams,
-      ({ $typeName: _type, $unknown: _unknown, ...asked }) => asked,
-      toList,
-      { decode: (body) => withNumbers(body, ["limit", "offset"]) },
-    ),
+    rpc: rpc(EntityStreamService.method.listStreams, asSent, toList, inJson),
     handle: ({ entityType, search, includeDeleted = false, limit, offset = 0, cursor }, call) =>
       streams.list(call.environmentId, {
         ...(entityType && { entityType }),
@@ -185,37 +180,21 @@ const readOperations = (streams: Streams, schemas: Upcasts, mayServe: MayServe):
   }),
   unary({
     name: "streams.get",
-    action: "entities:read",
+    ...readEntities,
     summary: "The type, version and times of an entity's stream.",
-    reads: true,
-    waitsFor: "log",
-    input: Type.Object({ entityId }),
+    ...requestOf(EntityStreamService.method.getStreamInfo, toInfo),
     about: aboutRead,
     alsoAsks: readAsks,
-    rpc: rpc(EntityStreamService.method.getStreamInfo, (m) => ({ entityId: m.entityId }), toInfo),
     handle: (input, call) => streams.info(call.environmentId, input.entityId),
   }),
   unary({
     name: "streams.read",
-    action: "entities:read",
+    ...readEntities,
     summary: "Events of a stream by version, whole or in pages.",
-    reads: true,
-    waitsFor: "log",
     input: Type.Composite([Read, Type.Object({ schemaVersion: count })]),
     about: aboutRead,
     alsoAsks: readAsks,
-    rpc: rpc(
-      EntityStreamService.method.readStream,
-      (m) => ({
-        schemaVersion: m.schemaVersion,
-        entityId: m.entityId,
-        fromVersion: safeCount(m.fromVersion),
-        limit: m.limit,
-        direction: m.direction,
-      }),
-      toPage,
-      { decode: (body) => withNumbers(body, ["fromVersion", "limit", "schemaVersion"]), encode: toPageBody },
-    ),
+    rpc: rpc(EntityStreamService.method.readStream, asSent, toPage, { ...inJson, encode: toPageBody }),
     async handle(input, call): Promise<StreamPage> {
       const { environmentId } = call;
       const runId = call.runId !== undefined && (await mayServe(call)) ? call.runId : undefined;
@@ -229,10 +208,8 @@ const readOperations = (streams: Streams, schemas: Upcasts, mayServe: MayServe):
   }),
   unary({
     name: "streams.history",
-    action: "entities:read",
+    ...readEntities,
     summary: "Events of a stream beside the runs and steps that they started.",
-    reads: true,
-    waitsFor: "log",
     input: Type.Composite([
       Read,
       Type.Object({ fromTimestamp: text, toTimestamp: text, schemaVersion: count }),
@@ -241,17 +218,9 @@ const readOperations = (streams: Streams, schemas: Upcasts, mayServe: MayServe):
     alsoAsks: [...readAsks, "runs:read"],
     rpc: rpc(
       EntityStreamService.method.getEntityHistory,
-      (m) => ({
-        entityId: m.entityId,
-        fromVersion: safeCount(m.fromVersion),
-        limit: m.limit,
-        direction: m.direction,
-        schemaVersion: m.schemaVersion,
-        ...(m.fromTimestamp && { fromTimestamp: rfc3339(instantOf(m.fromTimestamp)) }),
-        ...(m.toTimestamp && { toTimestamp: rfc3339(instantOf(m.toTimestamp)) }),
-      }),
+      (m) => ({ ...asGiven(m), entityId: m.entityId }),
       toHistory,
-      { decode: (body) => withNumbers(body, ["fromVersion", "limit", "schemaVersion"]) },
+      inJson,
     ),
     async handle(input, call) {
       const { environmentId } = call;
@@ -315,8 +284,7 @@ const keptOperations = (streams: Streams): Operation[] => [
       }),
       (snapshotId: string) => ({ snapshotId }),
       {
-        decode(body) {
-          const { stateValue, ...rest } = withNumbers(body, ["entityVersion"]);
+        decode({ stateValue, ...rest }) {
           return stateValue === undefined ? rest : { ...rest, state: stateValue };
         },
       },
@@ -329,19 +297,12 @@ const keptOperations = (streams: Streams): Operation[] => [
   }),
   unary({
     name: "streams.getSnapshot",
-    action: "entities:read",
+    ...readEntities,
     summary: "The latest snapshot of an entity at or before a version.",
-    reads: true,
-    waitsFor: "log",
     input: Type.Object({ entityId, beforeVersion: count }),
     about: aboutRead,
     alsoAsks: readAsks,
-    rpc: rpc(
-      EntityStreamService.method.getSnapshot,
-      (m) => ({ entityId: m.entityId, beforeVersion: safeCount(m.beforeVersion) }),
-      toSnapshot,
-      { decode: (body) => withNumbers(body, ["beforeVersion"]) },
-    ),
+    rpc: rpc(EntityStreamService.method.getSnapshot, asSent, toSnapshot, inJson),
     handle: ({ entityId: id, beforeVersion }, call) =>
       streams.snapshot(call.environmentId, id, requireCount("beforeVersion", beforeVersion)),
   }),
@@ -350,10 +311,8 @@ const keptOperations = (streams: Streams): Operation[] => [
     action: "entities:append",
     ...{ special: { isAudited: true }, held: true },
     summary: "Deletes a stream for good; with `purge` its payloads are overwritten.",
-    input: Type.Object({ entityId, purge: Type.Optional(Type.Boolean()) }),
-    rpc: rpc(
+    ...requestOf(
       EntityStreamService.method.deleteStream,
-      ({ entityId: id, purge }) => ({ entityId: id, purge }),
       ({ version, deletedAt }: Awaited<ReturnType<Streams["delete"]>>) => ({
         version: BigInt(version),
         deletedAt: timestampOf(deletedAt),

@@ -13,11 +13,11 @@ import { storedJson } from "../../../kit/payload-json.ts";
 import {
   type DataMessage,
   dataOf,
+  eachOf,
   isJsonObject,
   payload,
   safeCount,
   timestampOf,
-  withNumbers,
 } from "../../../kit/wkt.ts";
 import { fromBody } from "../../engine/emit/wire.ts";
 import type { AppendInput, AppendTarget, StreamAppend } from "./rules.ts";
@@ -65,55 +65,18 @@ export const fromAppend = (m: AppendedEventMessage & TargetMessage): AppendInput
   ...fromEvent(m),
 });
 
-/** The same from plain JSON: payloads never become messages on the hot path. */
-export const fromAppendBody = (body: Record<string, unknown>): Record<string, unknown> =>
-  fromBody(body, ["version", "expectedVersion"]);
-
 export const fromStream = (m: TargetMessage & { events: readonly AppendedEventMessage[] }): StreamAppend => ({
   ...fromTarget(m),
   events: m.events.map(fromEvent),
 });
 
-const isRecord = (value: unknown): value is Record<string, unknown> => isJsonObject(value);
-
-/** Names inside a batch come in either case; those of the outer message were unified before. */
-function unified(item: unknown, names: Readonly<Record<string, string>>): unknown {
-  if (!isRecord(item)) return item;
-  return Object.fromEntries(Object.entries(item).map(([name, value]) => [names[name] ?? name, value]));
-}
-
-const streamNames = {
-  entity_id: "entityId",
-  entity_type: "entityType",
-  expected_version: "expectedVersion",
-};
-const eventNames = {
-  event_name: "eventName",
-  idempotency_key: "idempotencyKey",
-  data_value: "dataValue",
-};
-
-export function fromBatchBody(body: Record<string, unknown>): Record<string, unknown> {
-  const { streams = [] } = body;
-  if (!Array.isArray(streams)) return body;
-  return {
-    ...body,
-    streams: streams.map((item) => {
-      const stream = unified(item, streamNames);
-      if (!isRecord(stream)) return stream;
-      const { events = [] } = stream;
-      return {
-        ...withNumbers(stream, ["expectedVersion"]),
-        events: Array.isArray(events)
-          ? events.map((event) => {
-              const read = unified(event, eventNames);
-              return isRecord(read) ? fromBody(read) : read;
-            })
-          : events,
-      };
-    }),
-  };
-}
+export const fromBatchBody = (body: Record<string, unknown>): Record<string, unknown> => ({
+  ...body,
+  streams: eachOf(body.streams, (stream) => ({
+    ...stream,
+    events: eachOf(stream.events, fromBody),
+  })),
+});
 
 export const toAppended = ({ eventId, position, entityVersion }: Emitted) => ({
   eventId,

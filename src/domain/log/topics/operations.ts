@@ -2,18 +2,57 @@ import { type Static, Type } from "@sinclair/typebox";
 import { PubSubService } from "../../../gen/svc/v1/pubsub_pb.ts";
 import { invalid } from "../../../kit/fault.ts";
 import { listed, type Operation, rpc, unary } from "../../../kit/operation.ts";
+import { requestOf } from "../../../kit/request.ts";
 import { lastPosition } from "../../../kit/sequence.ts";
-import { stated } from "../../../kit/stated.ts";
+import { type DataMessage, dataOf, eachOf, timestampOf } from "../../../kit/wkt.ts";
 import { draftOf, type PublishInput, topicName, topicPrefix } from "./rules.ts";
-import type { Published, Topics } from "./service.ts";
-import {
-  fromPublish,
-  fromPublishBody,
-  toPublished,
-  toPublishedBody,
-  toTopicInfo,
-  toTopicStats,
-} from "./wire.ts";
+import type { Published, TopicInfo, TopicStats, Topics } from "./service.ts";
+
+interface PublishMessage extends DataMessage {
+  topic: string;
+  idempotencyKey: string;
+  metadata?: Record<string, unknown> | undefined;
+}
+
+const fromPublish = (m: PublishMessage): PublishInput => ({
+  topic: m.topic,
+  idempotencyKey: m.idempotencyKey,
+  ...dataOf(m),
+  ...(m.metadata !== undefined && { metadata: m.metadata }),
+});
+
+/** The same from plain JSON: payloads never become messages on the hot path. */
+function fromPublishBody(body: Record<string, unknown>): Record<string, unknown> {
+  const { dataValue, ...rest } = body;
+  return dataValue === undefined ? rest : { ...rest, data: dataValue };
+}
+
+const toPublished = ({ eventId, position }: Published) => ({
+  eventId,
+  sequence: BigInt(position ?? 0),
+});
+
+const toPublishedBody = ({ eventId, position }: Published) => ({
+  eventId,
+  ...(position !== undefined && { sequence: `${position}` }),
+});
+
+const toTopicInfo = (topic: TopicInfo) => ({
+  name: topic.name,
+  messageCount: BigInt(topic.message_count),
+  consumerCount: topic.consumerCount,
+  ...(topic.first_at !== null && { firstMessageAt: timestampOf(topic.first_at) }),
+  lastMessageAt: timestampOf(topic.last_at),
+});
+
+const toTopicStats = (topic: TopicStats) => ({
+  name: topic.name,
+  messageCount: BigInt(topic.message_count),
+  consumerCount: topic.consumerCount,
+  lag: BigInt(topic.lag),
+  firstSeq: BigInt(topic.first_position ?? topic.last_position),
+  lastSeq: BigInt(topic.last_position),
+});
 
 const publishBatchMax = 100;
 
@@ -29,15 +68,7 @@ const Batch = Type.Object({ messages: Type.Array(Publish) });
 /** As deny policies may name a topic: as subscribers do. */
 const about = (topic: string) => topicPrefix + topicName(topic);
 
-/** Names of a batch's items come in either case; those of the outer message were put right before. */
-function fromItem(item: unknown): unknown {
-  if (typeof item !== "object" || item === null || Array.isArray(item)) return item;
-  const { idempotency_key, data_value, ...rest } = item as Record<string, unknown>;
-  return fromPublishBody({
-    ...stated({ idempotencyKey: idempotency_key, dataValue: data_value }),
-    ...rest,
-  });
-}
+const subscribe = { action: "events:subscribe", reads: true, waitsFor: "log" } as const;
 
 export const topicsOperations = (topics: Topics): Operation[] => [
   unary({
@@ -69,10 +100,7 @@ export const topicsOperations = (topics: Topics): Operation[] => [
       (m) => ({ messages: m.messages.map(fromPublish) }),
       (list: Published[]) => ({ results: list.map(toPublished) }),
       {
-        decode: (body) => ({
-          ...body,
-          messages: Array.isArray(body.messages) ? body.messages.map(fromItem) : (body.messages ?? []),
-        }),
+        decode: (body) => ({ ...body, messages: eachOf(body.messages, fromPublishBody) }),
         encode: (list) => ({ results: list.map(toPublishedBody) }),
       },
     ),
@@ -89,31 +117,21 @@ export const topicsOperations = (topics: Topics): Operation[] => [
   }),
   unary({
     name: "topics.list",
-    action: "events:subscribe",
+    ...subscribe,
     summary: "Topics that have messages, by name.",
-    reads: true,
-    waitsFor: "log",
-    input: Type.Object({ limit: Type.Optional(Type.Integer()), cursor: Type.Optional(Type.String()) }),
-    rpc: rpc(
-      PubSubService.method.listTopics,
-      ({ limit, cursor }) => ({ limit, cursor }),
-      (page: Awaited<ReturnType<Topics["list"]>>) => ({
-        topics: page.topics.map(toTopicInfo),
-        nextCursor: page.nextCursor ?? "",
-      }),
-    ),
+    ...requestOf(PubSubService.method.listTopics, (page: Awaited<ReturnType<Topics["list"]>>) => ({
+      topics: page.topics.map(toTopicInfo),
+      nextCursor: page.nextCursor ?? "",
+    })),
     handle: ({ limit, cursor }, call) => topics.list(call.environmentId, { limit, cursor }),
     lists: listed(({ topic }: { topic: string }) => [about(topic)], { under: "topics" }),
   }),
   unary({
     name: "topics.stats",
-    action: "events:subscribe",
+    ...subscribe,
     summary: "How many messages of a topic are kept, and where they stand.",
-    reads: true,
-    waitsFor: "log",
-    input: Type.Object({ topic: Type.String() }),
+    ...requestOf(PubSubService.method.getTopicStats, toTopicStats),
     about: ({ topic }: { topic: string }) => [about(topic)],
-    rpc: rpc(PubSubService.method.getTopicStats, ({ topic }) => ({ topic }), toTopicStats),
     handle: ({ topic }, call) => topics.get(call.environmentId, topic),
   }),
 ];

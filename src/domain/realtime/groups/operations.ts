@@ -1,7 +1,8 @@
 import { type Static, Type } from "@sinclair/typebox";
 import { actionsThatShow } from "../../../gate/things.ts";
 import { PubSubService } from "../../../gen/svc/v1/pubsub_pb.ts";
-import { listed, type Operation, rpc, rpcStream, stream, unary } from "../../../kit/operation.ts";
+import { listed, nothing, type Operation, rpc, rpcStream, stream, unary } from "../../../kit/operation.ts";
+import { asSent, requestOf } from "../../../kit/request.ts";
 import { allOf, namesOfText, parsePattern } from "../pubsub/rules.ts";
 import type { Delivery } from "../pubsub/service.ts";
 import type { SubscriptionStreams } from "../pubsub/subscription-streams.ts";
@@ -45,6 +46,8 @@ interface MemberMessage {
   delivery: Delivery | undefined;
 }
 
+const subscribe = { action: "events:subscribe", reads: true, waitsFor: "log" } as const;
+
 export const groupsOperations = (
   groups: Groups,
   streams: Pick<SubscriptionStreams, "carry">,
@@ -67,30 +70,22 @@ const settingsOperations = (groups: Groups): Operation[] => [
   }),
   unary({
     name: "groups.get",
-    action: "events:subscribe",
+    ...subscribe,
     summary: "One consumer group with its members and what it holds.",
-    reads: true,
-    waitsFor: "log",
     input: Type.Object({ ...Name.properties, withDeliveries: Type.Optional(Type.Boolean()) }),
     about: ({ name, pattern }: Static<typeof Name> & { pattern?: string }) => about(name, pattern),
     finds: (found) => {
       const { name, pattern } = found as ListedGroup;
       return { name, pattern };
     },
-    rpc: rpc(
-      PubSubService.method.getConsumerGroup,
-      ({ namespace, name, withDeliveries }) => ({ namespace, name, withDeliveries }),
-      toShownGroup,
-    ),
+    rpc: rpc(PubSubService.method.getConsumerGroup, asSent, toShownGroup),
     handle: ({ withDeliveries, ...name }, call): Promise<ShownGroup> =>
       withDeliveries ? groups.inspect(call.environmentId, name) : groups.get(call.environmentId, name),
   }),
   unary({
     name: "groups.list",
-    action: "events:subscribe",
+    ...subscribe,
     summary: "Consumer groups by namespace and name.",
-    reads: true,
-    waitsFor: "log",
     input: Type.Object({
       namespace: text,
       status: Settings.properties.status,
@@ -136,13 +131,8 @@ const settingsOperations = (groups: Groups): Operation[] => [
     name: "groups.delete",
     action: "events:emit",
     summary: "Deletes a consumer group; its members' streams end.",
-    input: Name,
+    ...requestOf(PubSubService.method.deleteConsumerGroup, nothing),
     about: ({ name }: Static<typeof Name>) => about(name),
-    rpc: rpc(
-      PubSubService.method.deleteConsumerGroup,
-      ({ namespace, name }) => ({ namespace, name }),
-      () => ({}),
-    ),
     handle: (name, call) => groups.delete(call.environmentId, name),
   }),
 ];
@@ -172,7 +162,7 @@ const memberOperations = (groups: Groups, streams: Pick<SubscriptionStreams, "ca
         verdict: fromAckType(m.ackType),
         delayMs: m.redeliverDelayMs,
       }),
-      () => ({}),
+      nothing,
     ),
     handle: (input, call) => groups.ack(call.environmentId, input),
   }),

@@ -1,11 +1,13 @@
 import { Type } from "@sinclair/typebox";
 import { AuditService } from "../../../gen/svc/v1/audit_pb.ts";
 import { actsForPlatform } from "../../../kit/caller.ts";
+import { inSnakeCase } from "../../../kit/cases.ts";
 import { parseRfc3339 } from "../../../kit/clock.ts";
 import { described, shape } from "../../../kit/described.ts";
 import { invalid, missing } from "../../../kit/fault.ts";
 import { type Call, type Operation, rpc, unary } from "../../../kit/operation.ts";
 import { recordJson } from "../../../kit/record-json.ts";
+import { asGiven } from "../../../kit/request.ts";
 import { stated } from "../../../kit/stated.ts";
 import { trailOperation } from "./rules.ts";
 import type { AuditPage, AuthAudit, Verified } from "./service.ts";
@@ -49,8 +51,6 @@ function orgOf(call: Call, named: string | undefined): string {
   if (!named || named === own || actsForPlatform(call.caller)) return named || own;
   throw missing("org", named);
 }
-
-const present = (name: string, value: string) => (value === "" ? {} : { [name]: value });
 
 const row = Type.Integer();
 export const VerifiedShape = Type.Object({
@@ -146,26 +146,22 @@ export const AuditSettingsShape = Type.Object({
   ),
 });
 
+const read = {
+  action: "orgs:read",
+  scope: "none",
+  platformAction: "platform:audit:read",
+  reads: true,
+} as const;
+
 export const auditOperations = (audit: AuthAudit): Operation[] => [
   unary({
     name: trailOperation,
-    action: "orgs:read",
-    platformAction: "platform:audit:read",
-    scope: "none",
-    reads: true,
+    ...read,
     summary: "What callers of the org were allowed, refused and changed: newest first.",
     input: Type.Object({ org_id: optional, api_key_id: optional, action: optional, ...Page }),
     rpc: rpc(
       AuditService.method.getAuthAuditTrail,
-      (m) => ({
-        ...present("org_id", m.orgId),
-        ...present("api_key_id", m.apiKeyId),
-        ...present("action", m.action),
-        ...present("from", m.fromTimestamp),
-        ...present("to", m.toTimestamp),
-        ...present("cursor", m.cursor),
-        ...(m.limit !== 0 && { limit: m.limit }),
-      }),
+      ({ fromTimestamp: from, toTimestamp: to, ...m }) => inSnakeCase(asGiven({ ...m, from, to })),
       (page: AuditPage) => ({
         events: page.events.map(auditEventMessage),
         totalCount: page.totalCount,
@@ -184,10 +180,7 @@ export const auditOperations = (audit: AuthAudit): Operation[] => [
   }),
   unary({
     name: "audit.settings",
-    action: "orgs:read",
-    platformAction: "platform:audit:read",
-    scope: "none",
-    reads: true,
+    ...read,
     summary: "What is audited, for how long it is kept, and whether it gets there.",
     input: Type.Object({}),
     output: AuditSettingsShape,
@@ -213,10 +206,7 @@ export const auditOperations = (audit: AuthAudit): Operation[] => [
   }),
   unary({
     name: "audit.verify",
-    action: "orgs:read",
-    platformAction: "platform:audit:read",
-    scope: "none",
-    reads: true,
+    ...read,
     summary: "Checks the org's chain of audit rows and names the first that is not what was written.",
     input: Type.Object({
       org_id: optional,

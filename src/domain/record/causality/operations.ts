@@ -1,10 +1,17 @@
 import { Type } from "@sinclair/typebox";
 import { actionsThatShow, asksOf, screenOfAsks, thingsOf } from "../../../gate/things.ts";
-import { CausalityService } from "../../../gen/svc/v1/causality_pb.ts";
+import {
+  CausalityService,
+  CausalLinkSchema,
+  CausalThingSchema,
+  GetCausalityResponseSchema,
+} from "../../../gen/svc/v1/causality_pb.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
-import { maybe, shape } from "../../../kit/described.ts";
+import { maybe } from "../../../kit/described.ts";
+import { shapeOf } from "../../../kit/message-shape.ts";
 import { type Call, type Operation, rpc, type Thing, unary } from "../../../kit/operation.ts";
-import { timestampOf } from "../../../kit/wkt.ts";
+import { asSent, requestOf } from "../../../kit/request.ts";
+import { messageOf } from "../../../kit/wkt.ts";
 import { causalDepthDefault, causalDepthMax, causalThingsDefault, causalThingsMax } from "./limits.ts";
 import {
   type CausalLink,
@@ -18,33 +25,20 @@ import {
 import type { CancelledTree, CausalAnswer, Causality, Hides } from "./service.ts";
 import type { CausalThing } from "./things.ts";
 
-const text = Type.String();
-const count = Type.Integer();
-
-const Named = (about: string, ...examples: string[]) =>
-  Type.String({ description: about, ...(examples.length > 0 && { examples }) });
+const shown = (...examples: string[]) => Type.String({ examples });
 const eventId = "evt_01kf3m8q4v7x2n9t5c6b1d0e8g";
 const runId = "run_01kf3m8q4v7x2n9t5c6b1d0e8g";
 
-export const Thing_ = Type.Object({
-  kind: Named(`One of ${causalKinds.join(", ")}.`, "event"),
-  id: Named("Id of the thing, as requests name it.", eventId),
-  name: Named(
-    "The event's name, the run's function, the step's name, the topic, the webhook source or endpoint.",
-  ),
-  status: Named("Of a run, a step and a delivery; else empty."),
-  at: shape.time("When it came to be."),
-  depth: shape.count("Steps away from what was asked about; negative for causes."),
-  entity_id: Type.Optional(Named("The stream that the event was appended to.")),
-  entity_version: maybe.count("Version of the event in that stream."),
+export const Thing_ = shapeOf(CausalThingSchema, {
+  absent: "entity_id entity_version",
+  own: { kind: shown("event"), id: shown(eventId) },
 });
 
-const Link = Type.Object({
-  cause_kind: Named("Kind of the cause.", "event"),
-  cause_id: Named("Id of the cause.", eventId),
-  effect_kind: Named("Kind of the effect.", "run"),
-  effect_id: Named("Id of the effect.", runId),
-  relation: Named("started, emitted, appended, published, invoked, took, brought or undelivered.", "started"),
+const Link = shapeOf(CausalLinkSchema, {
+  own: {
+    ...{ cause_kind: shown("event"), cause_id: shown(eventId) },
+    ...{ effect_kind: shown("run"), effect_id: shown(runId), relation: shown("started") },
+  },
 });
 
 const thingJson = ({ kind, id, name, status, at, depth, entity }: CausalThing) => ({
@@ -75,11 +69,13 @@ function idOf(kind: string, id: string): string {
   return id;
 }
 
-export const CausalityShape = Type.Object({
-  things: Type.Array(Thing_, { description: "By distance, causes first." }),
-  links: Type.Array(Link, { description: "Between the things that are shown." }),
-  truncated: shape.flag("There is more, further away or beside."),
-  hidden: shape.count("Things that deny policies keep from the caller."),
+export const CausalityShape = shapeOf(GetCausalityResponseSchema, {
+  own: { things: Type.Array(Thing_), links: Type.Array(Link) },
+});
+
+const answerJson = ({ things, links, isTruncated, hiddenCount }: CausalAnswer) => ({
+  ...{ things: things.map(thingJson), links: links.map(linkJson) },
+  ...{ truncated: isTruncated, hidden: hiddenCount },
 });
 
 export const causalityOperations = (causality: Causality): Operation[] => [
@@ -108,38 +104,9 @@ export const causalityOperations = (causality: Causality): Operation[] => [
     }),
     about: aboutId,
     output: CausalityShape,
-    rest: {
-      route: "GET /api/v1/causality",
-      encode: ({ things, links, isTruncated, hiddenCount }: CausalAnswer) => ({
-        status: 200,
-        body: {
-          things: things.map(thingJson),
-          links: links.map(linkJson),
-          truncated: isTruncated,
-          hidden: hiddenCount,
-        },
-      }),
-    },
-    rpc: rpc(
-      CausalityService.method.getCausality,
-      (m) => ({ kind: m.kind, id: m.id, direction: m.direction, depth: m.depth, limit: m.limit }),
-      ({ things, links, isTruncated, hiddenCount }: CausalAnswer) => ({
-        things: things.map(({ kind, id, name, status, at, depth, entity }) => ({
-          ...{ kind, id, name, status, at: timestampOf(at), depth },
-          ...(entity && { entityId: entity.id, entityVersion: BigInt(entity.version) }),
-        })),
-        links: links.map(({ cause, effect, relation }) => ({
-          ...{
-            causeKind: cause.kind,
-            causeId: cause.id,
-            effectKind: effect.kind,
-            effectId: effect.id,
-            relation,
-          },
-        })),
-        truncated: isTruncated,
-        hidden: hiddenCount,
-      }),
+    rest: { route: "GET /api/v1/causality", json: answerJson },
+    rpc: rpc(CausalityService.method.getCausality, asSent, (answer: CausalAnswer) =>
+      messageOf(GetCausalityResponseSchema)(answerJson(answer)),
     ),
     handle: async ({ kind, id, direction = "", depth, limit }, call) =>
       causality.explain(
@@ -157,24 +124,17 @@ export const causalityOperations = (causality: Causality): Operation[] => [
     name: "runs.cancelSubtree",
     action: "runs:cancel",
     summary: "Cancels a run and the runs that it led to, by invokes and by events.",
-    input: Type.Object({
-      runId: Type.String({ minLength: 1, maxLength: 200 }),
-      reason: Type.Optional(Type.String({ maxLength: 100_000 })),
-    }),
-    about: ({ runId }: { runId: string }) => [{ type: "run", id: runId }],
-    output: Type.Object({
-      cancelled: Type.Array(text),
-      over: count,
-      hidden: count,
-      truncated: Type.Boolean(),
-    }),
-    rpc: rpc(
+    ...requestOf(
       CausalityService.method.cancelSubtree,
-      (m) => ({ runId: m.runId, reason: m.reason }),
       ({ cancelled, overCount, hiddenCount, isTruncated }: CancelledTree) => ({
         ...{ cancelled, over: overCount, hidden: hiddenCount, truncated: isTruncated },
       }),
+      {
+        runId: Type.String({ minLength: 1, maxLength: 200 }),
+        reason: Type.Optional(Type.String({ maxLength: 100_000 })),
+      },
     ),
+    about: ({ runId }: { runId: string }) => [{ type: "run", id: runId }],
     handle: async ({ runId, reason = "" }, call) =>
       causality.cancelSubtree(call.environmentId, { runId, reason }, await hiderOf(call)),
   }),

@@ -2,13 +2,13 @@ import { type Static, Type } from "@sinclair/typebox";
 import { namesOfEvent } from "../../../gate/things.ts";
 import { SvcService } from "../../../gen/svc/v1/svc_pb.ts";
 import { RunStatus } from "../../../gen/svc/v1/types_pb.ts";
-import { rfc3339 } from "../../../kit/clock.ts";
 import { invalid } from "../../../kit/fault.ts";
-import { type Call, type Operation, rpc, unary } from "../../../kit/operation.ts";
+import { type Call, inJson, nothing, type Operation, rpc, unary } from "../../../kit/operation.ts";
 import { timeBound } from "../../../kit/page.ts";
 import type { Redaction } from "../../../kit/redacted-mark.ts";
+import { asGiven, requestOf } from "../../../kit/request.ts";
 import { aboutStep } from "../../../kit/step-id.ts";
-import { instantOf, timestampOf, withNumbers } from "../../../kit/wkt.ts";
+import { timestampOf } from "../../../kit/wkt.ts";
 import { type EndedStatus, endedStatuses } from "./rules.ts";
 import type { Eraser, Erasure } from "./service.ts";
 
@@ -52,14 +52,13 @@ export const erasureOperations = (erasure: Erasure): Operation[] => [
     action: "runs:redact",
     special,
     summary: "Overwrites what a run that is over was given, made and wrote. Its event has a call of its own.",
-    input: Type.Object({ runId: id, reason }),
-    rpc: rpc(
+    ...requestOf(
       SvcService.method.redactRun,
-      (m) => ({ runId: m.runId, reason: m.reason }),
       ({ eventId, unredactedIds, ...redaction }: Awaited<ReturnType<Erasure["redactRun"]>>) => ({
         ...{ ...redactionOf(redaction), eventId, eventRedacted: unredactedIds.length === 0 },
         unredactedEventIds: unredactedIds,
       }),
+      { runId: id, reason },
     ),
     handle: ({ runId }, call) => erasure.redactRun(eraserOf(call), runId),
   }),
@@ -68,9 +67,8 @@ export const erasureOperations = (erasure: Erasure): Operation[] => [
     action: "runs:redact",
     special,
     summary: "Overwrites what one step of a run that is over was given and made.",
-    input: Type.Object({ stepId: id, reason }),
+    ...requestOf(SvcService.method.redactStep, redactionOf, { stepId: id, reason }),
     about: aboutStep,
-    rpc: rpc(SvcService.method.redactStep, (m) => ({ stepId: m.stepId, reason: m.reason }), redactionOf),
     handle: ({ stepId }, call) => erasure.redactStep(eraserOf(call), stepId),
   }),
   unary({
@@ -78,7 +76,14 @@ export const erasureOperations = (erasure: Erasure): Operation[] => [
     action: "events:redact",
     special,
     summary: "Overwrites the payload of an event, with snapshots and webhook requests that may hold it.",
-    input: EventInput,
+    ...requestOf(
+      SvcService.method.redactEvent,
+      ({ entityVersion, at }: Awaited<ReturnType<Erasure["redactEvent"]>>) => ({
+        entityVersion: BigInt(entityVersion),
+        redactedAt: timestampOf(at),
+      }),
+      { eventId: id, reason },
+    ),
     about: ({ eventId, name, entity_id: stream }: JudgedEvent) => [
       eventId,
       ...(name === undefined ? [] : namesOfEvent(name)),
@@ -86,14 +91,6 @@ export const erasureOperations = (erasure: Erasure): Operation[] => [
       ...(stream ? [{ type: "stream", id: stream, action: "entities:append" }] : []),
     ],
     alsoAsks: ["entities:append"],
-    rpc: rpc(
-      SvcService.method.redactEvent,
-      (m) => ({ entityId: m.entityId, eventId: m.eventId, reason: m.reason }),
-      ({ entityVersion, at }: Awaited<ReturnType<Erasure["redactEvent"]>>) => ({
-        entityVersion: BigInt(entityVersion),
-        redactedAt: timestampOf(at),
-      }),
-    ),
     async handle({ entityId = "", eventId }, call, permit) {
       if (entityId !== "") throw invalid("entity_id", "must be empty: the event is found by its own id");
       const event = await erasure.eventOf(call.environmentId, eventId);
@@ -109,12 +106,7 @@ const deletions = (erasure: Erasure): Operation[] => [
     action: "runs:delete",
     special,
     summary: "Deletes a run that is over, with its steps, history, logs and attributes. Its event stays.",
-    input: Type.Object({ runId: id, reason }),
-    rpc: rpc(
-      SvcService.method.deleteRun,
-      (m) => ({ runId: m.runId, reason: m.reason }),
-      () => ({}),
-    ),
+    ...requestOf(SvcService.method.deleteRun, nothing, { runId: id, reason }),
     handle: ({ runId }, call) => erasure.deleteRun(call.environmentId, runId),
   }),
   unary({
@@ -135,14 +127,9 @@ const deletions = (erasure: Erasure): Operation[] => [
     }),
     rpc: rpc(
       SvcService.method.deleteRuns,
-      (m) => ({
-        ...{ limit: m.limit, reason: m.reason },
-        ...(m.statuses.length > 0 && { statuses: m.statuses.map(Number) }),
-        ...(m.functionId && { functionId: m.functionId }),
-        ...(m.until && { until: rfc3339(instantOf(m.until)) }),
-      }),
+      asGiven,
       (answer: { deleted: number; hasMore: boolean }) => answer,
-      { decode: (body) => withNumbers(body, ["limit"]) },
+      inJson,
     ),
     async handle({ functionId, statuses = [], until, limit }, call) {
       const before = timeBound("until", until);

@@ -1,14 +1,16 @@
 import { Type } from "@sinclair/typebox";
 import { withoutHiddenInputs } from "../../../gate/things.ts";
-import { AuditService } from "../../../gen/svc/v1/audit_pb.ts";
+import { AuditEventSchema, AuditService, GetAuditTrailResponseSchema } from "../../../gen/svc/v1/audit_pb.ts";
 import { TimeTravelService } from "../../../gen/svc/v1/timetravel_pb.ts";
 import { withoutPlace } from "../../../kit/bounded-look.ts";
-import { parseRfc3339, rfc3339 } from "../../../kit/clock.ts";
+import { inSnakeCase } from "../../../kit/cases.ts";
+import { parseRfc3339 } from "../../../kit/clock.ts";
 import { valueBytes } from "../../../kit/cut-values.ts";
-import { maybe, shape } from "../../../kit/described.ts";
+import { maybe } from "../../../kit/described.ts";
 import { invalid } from "../../../kit/fault.ts";
-import { type Call, listed, rpc, unary } from "../../../kit/operation.ts";
-import { instantOf, withNumbers } from "../../../kit/wkt.ts";
+import { shapeOf } from "../../../kit/message-shape.ts";
+import { type Call, inJson, listed, rpc, unary } from "../../../kit/operation.ts";
+import { asGiven, requestOf } from "../../../kit/request.ts";
 import type { PastStep } from "./rules.ts";
 import type { History, TimelineEvent, Trail, TrailQuery } from "./service.ts";
 import {
@@ -32,30 +34,10 @@ function instant(text: string | undefined) {
   return at;
 }
 
-const text = (key: string, value: string | undefined) => (value ? { [key]: value } : {});
-
-export const AuditEvent = Type.Object({
-  id: shape.text("Id of the row (`aud_…`)."),
-  run_id: Type.String(),
-  function_id: Type.String(),
-  step_id: Type.Optional(Type.String()),
-  event_type: shape.text("What happened, such as `run.completed` or `authz.denied`."),
-  payload: Type.Object(
-    {},
-    {
-      additionalProperties: true,
-      description: "What is known of it; fields that are set to be redacted are absent.",
-    },
-  ),
-  environment_id: Type.String(),
-  created_at: Type.String({ format: "date-time" }),
-  scope: shape.text("Whose row it is: `tenant` or `platform`."),
-  metadata: Type.Optional(
-    Type.Record(Type.String(), Type.String(), { description: "Address, request id and the like, as text." }),
-  ),
-  platform_key_id: Type.Optional(Type.String()),
-  platform_user_id: Type.Optional(Type.String()),
-  impersonated_org_id: Type.Optional(Type.String()),
+export const AuditEvent = shapeOf(AuditEventSchema, {
+  omit: "payload_value",
+  absent: "step_id metadata platform_key_id platform_user_id impersonated_org_id",
+  own: { payload: Type.Object({}, { additionalProperties: true }) },
 });
 
 const TrailInput = Type.Object({
@@ -77,23 +59,19 @@ const TrailInput = Type.Object({
 /** The audit of calls in the form of the trail; refuses callers who may not see it. */
 export type CallTrail = (query: TrailQuery, call: Call) => Promise<Trail>;
 
+const read = { action: "runs:read", reads: true, waitsFor: "log" } as const;
+
 export const historyOperations = (history: History, callTrail?: CallTrail) => [
   unary({
     name: "timetravel.state",
-    action: "runs:read",
+    ...read,
     summary: "A recorded run as it was at an instant.",
-    reads: true,
-    waitsFor: "log",
     input: Type.Object({ runId: id, timestamp, maxValueBytes: valueBytes }),
     rpc: rpc(
       TimeTravelService.method.getRunStateAt,
-      (m) => ({
-        runId: m.runId,
-        ...(m.timestamp && { timestamp: rfc3339(instantOf(m.timestamp)) }),
-        ...(m.maxValueBytes !== 0 && { maxValueBytes: m.maxValueBytes }),
-      }),
+      (m) => ({ ...asGiven(m), runId: m.runId }),
       (state: ShownState) => ({ snapshot: snapshotMessage(state) }),
-      { decode: (body) => withNumbers(body, ["maxValueBytes"]), encode: snapshotJson },
+      { ...inJson, encode: snapshotJson },
     ),
     async handle({ runId, timestamp: at, maxValueBytes }, call) {
       const state = await history.stateAt(call.environmentId, runId, instant(at));
@@ -103,32 +81,25 @@ export const historyOperations = (history: History, callTrail?: CallTrail) => [
   }),
   unary({
     name: "timetravel.timeline",
-    action: "runs:read",
+    ...read,
     summary: "What happened to a recorded run, in order.",
-    reads: true,
-    waitsFor: "log",
-    input: Type.Object({ runId: id }),
-    rpc: rpc(
+    ...requestOf(
       TimeTravelService.method.getRunTimeline,
-      (m) => ({ runId: m.runId }),
-      (events: TimelineEvent[]) => ({ events: events.map(timelineMessage) }),
+      (events: TimelineEvent[]) => ({
+        events: events.map(timelineMessage),
+      }),
+      { runId: id },
     ),
     handle: (input, call) => history.timeline(call.environmentId, input.runId),
   }),
   unary({
     name: "timetravel.step_output",
-    action: "runs:read",
+    ...read,
     summary: "A step of a recorded run as it was at an instant.",
-    reads: true,
-    waitsFor: "log",
     input: Type.Object({ runId: id, stepId: id, timestamp }),
     rpc: rpc(
       TimeTravelService.method.getStepOutputAt,
-      (m) => ({
-        runId: m.runId,
-        stepId: m.stepId,
-        ...(m.timestamp && { timestamp: rfc3339(instantOf(m.timestamp)) }),
-      }),
+      (m) => ({ ...asGiven(m), runId: m.runId, stepId: m.stepId }),
       ({ stepId, past }: { stepId: string; past: PastStep }) => ({
         stepId,
         status: past.status,
@@ -149,27 +120,11 @@ export const historyOperations = (history: History, callTrail?: CallTrail) => [
       "What runs of the environment did: newest run first, of each run the newest first; by action or api_key_id what callers did.",
     reads: true,
     input: TrailInput,
-    output: Type.Object({
-      events: Type.Array(AuditEvent, { description: "Rows, newest first." }),
-      next_cursor: Type.String(),
-      total_count: Type.Integer(),
-      truncated: shape.flag(
-        "The page ended because so many runs or calls had been looked at: its cursor goes on behind them.",
-      ),
-      scanned: shape.count("How many runs or calls were looked at, where truncated."),
-      retention_days: shape.count("Days that rows are kept; 0: without end."),
-    }),
+    output: shapeOf(GetAuditTrailResponseSchema, { own: { events: Type.Array(AuditEvent) } }),
     rest: { route: "GET /api/v1/audit", json: trailJson },
     rpc: rpc(
       AuditService.method.getAuditTrail,
-      (m) => ({
-        ...text("run_id", m.runId),
-        ...text("event_type", m.eventType),
-        ...text("from", m.fromTimestamp),
-        ...text("to", m.toTimestamp),
-        ...text("cursor", m.cursor),
-        ...(m.limit !== 0 && { limit: m.limit }),
-      }),
+      ({ fromTimestamp: from, toTimestamp: to, ...m }) => inSnakeCase(asGiven({ ...m, from, to })),
       (trail: Trail) => ({
         events: trail.events.map(auditMessage),
         totalCount: trail.totalCount,

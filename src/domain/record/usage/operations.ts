@@ -1,53 +1,30 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { Type } from "@sinclair/typebox";
-import { type GetUsageResponseSchema, SvcService } from "../../../gen/svc/v1/svc_pb.ts";
+import { GetUsageResponseSchema, SvcService, UsageRowSchema } from "../../../gen/svc/v1/svc_pb.ts";
 import { sheet } from "../../../kit/csv.ts";
-import { described, maybe, shape } from "../../../kit/described.ts";
+import { described } from "../../../kit/described.ts";
 import { invalid } from "../../../kit/fault.ts";
+import { shapeOf } from "../../../kit/message-shape.ts";
 import { type Operation, type RestRequest, rpc, unary } from "../../../kit/operation.ts";
+import { asRest } from "../../../kit/request.ts";
 import type { Measure, UsedCounts } from "./counts.ts";
 import { dayText } from "./rules.ts";
 import { sumOf, type Usage, type UsageAnswer, type UsageLine } from "./service.ts";
 
-const Counted = {
-  runs_started: shape.count("Runs that were created."),
-  runs_completed: shape.count("Runs that completed."),
-  runs_failed: shape.count("Runs that failed."),
-  runs_cancelled: shape.count("Runs that were cancelled."),
-  steps: shape.count("Steps that workers ran, compensations too; each try that was reported counts."),
-  worker_ms: shape.count(
-    "Milliseconds for which workers had the runs, from a claim to the report that ended it.",
-  ),
-};
-
-const OfEnvironment = {
-  events: shape.count("Events that were written."),
-  event_bytes: shape.count("Bytes of their data and metadata."),
-};
-
 const examples = ["2026-11-28"];
-const day = Type.String({ description: "A day of UTC, as 2026-11-28.", examples });
+const day = Type.String({ examples });
 
-export const UsageShape = Type.Object({
-  from: described(day, "The first day, of UTC."),
-  to: described(day, "The last day."),
-  rows: Type.Array(
-    Type.Object({
-      day: Type.Optional(day),
-      function_id: Type.Optional(Type.String()),
-      other: maybe.flag("Whether these are all functions that are not told apart."),
-      ...Counted,
-      events: Type.Optional(described(OfEnvironment.events, "Of a whole day: events that were written.")),
-      event_bytes: Type.Optional(
-        described(OfEnvironment.event_bytes, "Of a whole day: bytes of their data and metadata."),
-      ),
-    }),
-    {
-      description:
-        "By day, the first one first, days without anything left out; or by function, most runs first.",
-    },
-  ),
-  total: Type.Object({ ...Counted, ...OfEnvironment }, { description: "What all rows have together." }),
+export const UsageShape = shapeOf(GetUsageResponseSchema, {
+  own: {
+    ...{ from: day, to: day },
+    rows: Type.Array(
+      shapeOf(UsageRowSchema, {
+        absent: "function_id other events event_bytes",
+        own: { day: Type.Optional(day) },
+      }),
+    ),
+    total: shapeOf(UsageRowSchema, { omit: "day function_id other" }),
+  },
 });
 
 const fieldOf: Record<Measure, string> = {
@@ -152,11 +129,7 @@ export const usageOperations = (usage: Usage): Operation[] => [
             }
           : { status: 200, body: usageJson(output) },
     },
-    rpc: rpc(
-      SvcService.method.getUsage,
-      (m) => ({ from: m.from, to: m.to, function_id: m.functionId, group_by: m.groupBy }),
-      toMessage,
-    ),
+    rpc: rpc(SvcService.method.getUsage, asRest, toMessage),
     lists: {
       items: ({ lines }: UsageAnswer) => lines,
       namesOf: ({ functionId }: UsageLine) => (functionId === undefined ? [] : [functionId]),

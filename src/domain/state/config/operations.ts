@@ -71,11 +71,12 @@ const encode = ({ name, revision }: ConfigState) => ({
   body: { name, revision },
 });
 
+const read = { action: "secrets:read", reads: true } as const;
+
 const readOperations = (configs: Configs): Operation[] => [
   unary({
     name: "config.list",
-    action: "secrets:read",
-    reads: true,
+    ...read,
     summary: "Config documents of the environment, by name.",
     input: Type.Object({}),
     output: Type.Object({ configs: Type.Array(Row, { description: "Documents by name." }) }),
@@ -90,8 +91,7 @@ const readOperations = (configs: Configs): Operation[] => [
   }),
   unary({
     name: "config.get",
-    action: "secrets:read",
-    reads: true,
+    ...read,
     summary: "One document: as it is, or as it was at a revision that is still kept.",
     input: Type.Object({ ...byName, revision: Type.Optional(revision) }),
     output: Document,
@@ -107,8 +107,7 @@ const readOperations = (configs: Configs): Operation[] => [
   }),
   unary({
     name: "config.history",
-    action: "secrets:read",
-    reads: true,
+    ...read,
     summary: "Changes of a document whose data is kept, newest first.",
     input: Type.Object(byName),
     output: Type.Object({
@@ -192,8 +191,7 @@ function toldText(change: ToldChange): string {
 const watchOperation = (configs: Configs): Operation =>
   watch({
     name: "config.watch",
-    action: "secrets:read",
-    reads: true,
+    ...read,
     summary: "A document as it is, and then each change of it; it need not exist yet.",
     input: Type.Object(byName),
     route: "GET /api/v1/config/{name}/watch",

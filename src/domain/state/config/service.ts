@@ -3,8 +3,24 @@ import type { Expected } from "../../../kit/expected.ts";
 import { Fault, invalid, missing } from "../../../kit/fault.ts";
 import { requirePayload } from "../../../kit/payload-json.ts";
 import type { Kv, OwnBucket, ToldChange } from "../kv/service.ts";
-import { configBytesMax, configsMax } from "./limits.ts";
-import { merged, requireConfigName } from "./rules.ts";
+import { configBytesMax, configNameCharsMax, configsMax } from "./limits.ts";
+
+const named = /^[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*$/;
+
+/** A name stands in a topic, `system.config.{name}.updated`, and so may have dots as a topic may. */
+function requireConfigName(name: string): void {
+  if (name.length > configNameCharsMax || !named.test(name))
+    throw invalid(
+      "name",
+      `must be 1 to ${configNameCharsMax} characters of A-Z, a-z, 0-9, _, - and single dots`,
+    );
+}
+
+/** The fields of the second over those of the first; fields inside them are not merged. */
+const merged = (
+  before: Record<string, unknown>,
+  fields: Record<string, unknown>,
+): Record<string, unknown> => ({ ...before, ...fields });
 
 type Document = Record<string, unknown>;
 

@@ -71,6 +71,8 @@ function queried(
   return given === null ? {} : { [name]: read(given) };
 }
 
+const readSecrets = { action: "secrets:read", reads: true } as const;
+
 const bucketOperations = (kv: Kv): Operation[] => [
   unary({
     name: "kv.buckets.create",
@@ -111,8 +113,7 @@ const bucketOperations = (kv: Kv): Operation[] => [
   }),
   unary({
     name: "kv.buckets.list",
-    action: "secrets:read",
-    reads: true,
+    ...readSecrets,
     summary: "Buckets of the environment, by name.",
     input: Type.Object({}),
     output: Type.Object({
@@ -128,8 +129,7 @@ const bucketOperations = (kv: Kv): Operation[] => [
   }),
   unary({
     name: "kv.buckets.get",
-    action: "secrets:read",
-    reads: true,
+    ...readSecrets,
     summary: "One bucket, with how many values it has and how many bytes they take.",
     input: Type.Object(inBucket),
     output: BucketShape,
@@ -155,8 +155,7 @@ interface KeysAnswer {
 const keysOperation = (kv: Kv): Operation =>
   unary({
     name: "kv.keys.list",
-    action: "secrets:read",
-    reads: true,
+    ...readSecrets,
     summary: "Keys of a bucket, in order; `next_cursor` stands where there may be more.",
     input: Type.Object({
       ...inBucket,
@@ -215,8 +214,7 @@ export const ValueShape = Type.Object({
 const valueOperations = (kv: Kv): Operation[] => [
   unary({
     name: "kv.get",
-    action: "secrets:read",
-    reads: true,
+    ...readSecrets,
     summary: "The value of a key in base64: the newest, or that of a revision which is still kept.",
     input: Type.Object({ ...ofKey, revision: Type.Optional(count) }),
     about: aboutKey,
@@ -331,8 +329,7 @@ async function screening(call: Call): Promise<(names: readonly string[]) => Prom
 const watchOperation = (kv: Kv): Operation =>
   watch({
     name: "kv.watch",
-    action: "secrets:read",
-    reads: true,
+    ...readSecrets,
     summary:
       "Changes of a bucket's keys as they happen, in the order of their revisions: first the values that there are, or with `after` what has changed since.",
     input: Type.Object({

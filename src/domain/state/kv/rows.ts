@@ -2,6 +2,7 @@ import { type InCamelCase, inCamelCase } from "../../../kit/cases.ts";
 import type { Instant } from "../../../kit/clock.ts";
 import { columnsOf } from "../../../kit/columns.ts";
 import { countOf } from "../../../kit/count-of.ts";
+import { readAs } from "../../../kit/read-as.ts";
 import { type Sql, type SqlArray, sql } from "../../../kit/sql.ts";
 import type { Seams, Session, Store } from "../../../store/store.ts";
 import type { RowOf } from "../../../store/tables/row.ts";
@@ -30,24 +31,24 @@ export const bucketColumns = sql.raw(bucketNames);
 
 export const toBucket = (row: BucketRow): Bucket => inCamelCase(row);
 
+const read = readAs(toBucket);
+
 /** Buckets of the product's own are in no list, and count for no limit. */
 const isShown = sql`${sql.raw(`substr(name, 1, ${ownPrefix.length})`)} <> ${ownPrefix}`;
 
-export async function bucketsOf(reads: KvReads, environmentId: string): Promise<Bucket[]> {
-  const rows = await reads.all<BucketRow>(sql`SELECT ${bucketColumns} FROM kv_buckets
-    WHERE environment_id = ${environmentId} AND deleted_at IS NULL AND ${isShown} ORDER BY name`);
-  return rows.map(toBucket);
-}
+export const bucketsOf = (reads: KvReads, environmentId: string) =>
+  read.all(
+    reads,
+    sql`SELECT ${bucketColumns} FROM kv_buckets
+    WHERE environment_id = ${environmentId} AND deleted_at IS NULL AND ${isShown} ORDER BY name`,
+  );
 
-export async function bucketNamed(
-  reads: KvReads,
-  environmentId: string,
-  name: string,
-): Promise<Bucket | undefined> {
-  const row = await reads.one<BucketRow>(sql`SELECT ${bucketColumns} FROM kv_buckets
-    WHERE environment_id = ${environmentId} AND name = ${name} AND deleted_at IS NULL`);
-  return row && toBucket(row);
-}
+export const bucketNamed = (reads: KvReads, environmentId: string, name: string) =>
+  read.one(
+    reads,
+    sql`SELECT ${bucketColumns} FROM kv_buckets
+    WHERE environment_id = ${environmentId} AND name = ${name} AND deleted_at IS NULL`,
+  );
 
 export const countBuckets = (session: Session, environmentId: string): Promise<number> =>
   countOf(

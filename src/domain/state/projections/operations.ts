@@ -4,9 +4,10 @@ import { ProjectionService } from "../../../gen/svc/v1/projection_pb.ts";
 import { parseRfc3339 } from "../../../kit/clock.ts";
 import { described, maybe, shape } from "../../../kit/described.ts";
 import { invalid } from "../../../kit/fault.ts";
-import { listed, type Operation, rpc, unary } from "../../../kit/operation.ts";
+import { inJson, listed, nothing, type Operation, rpc, unary } from "../../../kit/operation.ts";
+import { asSent, requestOf } from "../../../kit/request.ts";
 import { namedProjection } from "../../../kit/waits-for.ts";
-import { instantOf, safeCount, withNumbers } from "../../../kit/wkt.ts";
+import { instantOf } from "../../../kit/wkt.ts";
 import type { DefinitionInput } from "./rules.ts";
 import { projectionThings } from "./rules.ts";
 import type { ListedProjection, ProjectionRevision, Projections } from "./service.ts";
@@ -46,6 +47,9 @@ const State = Type.Object({
   updated_at: Type.String({ format: "date-time" }),
 });
 
+const read = { action: "projections:read", reads: true, waitsFor: "log" } as const;
+const readProjections = { action: "projections:read", reads: true, waitsFor: namedProjection } as const;
+
 export const projectionsOperations = (projections: Projections): Operation[] => [
   ...registryOperations(projections),
   ...readOperations(projections),
@@ -57,20 +61,15 @@ const registryOperations = (projections: Projections): Operation[] => [
     name: "projections.register",
     action: "projections:manage",
     summary: "Registers a projection, or takes over a changed definition without a rebuild.",
-    input: Register,
-    about: ({ name, events }: Static<typeof Register>) => projectionThings(name, events),
-    alsoAsks: actionsThatShow("event", "stream"),
-    rpc: rpc(
+    ...requestOf(
       ProjectionService.method.registerProjection,
-      (m) => ({
-        ...{ name: m.name, events: m.events, mode: m.mode },
-        ...{ partitionKey: m.partitionKey, version: m.version, recording: m.recording },
-      }),
       ({ status, position }: Awaited<ReturnType<Projections["register"]>>) => ({
         status,
         lastEventSeq: BigInt(position),
       }),
     ),
+    about: ({ name, events }: Static<typeof Register>) => projectionThings(name, events),
+    alsoAsks: actionsThatShow("event", "stream"),
     handle: (input, call) =>
       projections.register(call.environmentId, input as DefinitionInput, call.caller.id),
   }),
@@ -82,37 +81,23 @@ const registryOperations = (projections: Projections): Operation[] => [
     about,
     rest: { route: "DELETE /api/v1/projections/{name}", json: () => ({ status: "deleted" }) },
     output: Type.Object({ status: shape.text("Always `deleted`.") }),
-    rpc: rpc(
-      ProjectionService.method.unregisterProjection,
-      ({ name }) => ({ name }),
-      () => ({}),
-    ),
+    rpc: rpc(ProjectionService.method.unregisterProjection, asSent, nothing),
     handle: ({ name }, call) => projections.delete(call.environmentId, name, call.caller.id),
   }),
   unary({
     name: "projections.pause",
     action: "projections:manage",
     summary: "Delivers no events to the runner of a projection until it is resumed.",
-    input: Name,
+    ...requestOf(ProjectionService.method.pauseProjection, (status: string) => ({ status })),
     about,
-    rpc: rpc(
-      ProjectionService.method.pauseProjection,
-      ({ name }) => ({ name }),
-      (status: string) => ({ status }),
-    ),
     handle: ({ name }, call) => projections.pause(call.environmentId, name, call.caller.id),
   }),
   unary({
     name: "projections.resume",
     action: "projections:manage",
     summary: "Goes on with a paused projection, and tries again what failed or passes over it.",
-    input: Type.Object({ name: Type.String(), skipEventId: text }),
+    ...requestOf(ProjectionService.method.resumeProjection, (status: string) => ({ status })),
     about,
-    rpc: rpc(
-      ProjectionService.method.resumeProjection,
-      ({ name, skipEventId }) => ({ name, skipEventId }),
-      (status: string) => ({ status }),
-    ),
     handle: ({ name, skipEventId = "" }, call) =>
       projections.resume(call.environmentId, name, { skipEventId, actorId: call.caller.id }),
   }),
@@ -133,12 +118,12 @@ const historyOperations = (projections: Projections): Operation[] => [
     about,
     rpc: rpc(
       ProjectionService.method.listProjectionHistory,
-      (m) => ({ name: m.name, limit: m.limit, fromVersion: safeCount(m.fromVersion) }),
+      asSent,
       ({ entries, hasMore }: Awaited<ReturnType<Projections["history"]>>) => ({
         entries: entries.map(toRevisionMessage),
         hasMore,
       }),
-      { decode: (body) => withNumbers(body, ["limit", "fromVersion"]) },
+      inJson,
     ),
     handle: ({ name, limit, fromVersion = 0 }, call) =>
       projections.history(call.environmentId, name, {
@@ -155,9 +140,9 @@ const historyOperations = (projections: Projections): Operation[] => [
     about,
     rpc: rpc(
       ProjectionService.method.getProjectionRevision,
-      (m) => ({ name: m.name, version: safeCount(m.version) }),
+      asSent,
       (entry: ProjectionRevision) => ({ entry: toRevisionMessage(entry) }),
-      { decode: (body) => withNumbers(body, ["version"]) },
+      inJson,
     ),
     handle: ({ name, version }, call) => projections.revision(call.environmentId, name, version),
   }),
@@ -166,14 +151,10 @@ const historyOperations = (projections: Projections): Operation[] => [
 const readOperations = (projections: Projections): Operation[] => [
   unary({
     name: "projections.list",
-    action: "projections:read",
+    ...read,
     summary: "Projections by name.",
-    reads: true,
-    waitsFor: "log",
-    input: Type.Object({ status: text, mode: text, limit: count, offset: count }),
-    rpc: rpc(
+    ...requestOf(
       ProjectionService.method.listProjections,
-      ({ status, mode, limit, offset }) => ({ status, mode, limit, offset }),
       (page: Awaited<ReturnType<Projections["list"]>>) => ({
         projections: page.projections.map(toInfo),
         totalCount: page.totalCount,
@@ -185,10 +166,8 @@ const readOperations = (projections: Projections): Operation[] => [
   }),
   unary({
     name: "projections.get",
-    action: "projections:read",
+    ...readProjections,
     summary: "The state of one partition of a projection, with its registration.",
-    reads: true,
-    waitsFor: namedProjection,
     input: Type.Object({
       name: shape.text("Name of the projection."),
       partition: text,
@@ -235,21 +214,16 @@ const readOperations = (projections: Projections): Operation[] => [
   }),
   unary({
     name: "projections.status",
-    action: "projections:read",
+    ...read,
     summary: "How far a projection is, and what is wrong with it.",
-    reads: true,
-    waitsFor: "log",
-    input: Name,
+    ...requestOf(ProjectionService.method.getProjectionStatus, toStatus),
     about,
-    rpc: rpc(ProjectionService.method.getProjectionStatus, ({ name }) => ({ name }), toStatus),
     handle: ({ name }, call) => projections.standing(call.environmentId, name),
   }),
   unary({
     name: "projections.partitions",
-    action: "projections:read",
+    ...readProjections,
     summary: "Partitions of a managed projection that have a state, by key.",
-    reads: true,
-    waitsFor: namedProjection,
     input: Type.Object({
       name: shape.text("Name of the projection."),
       q: described(text, "A part of the keys of partitions."),

@@ -6,12 +6,11 @@ import type {
   ProjectionHistoryEntrySchema,
   ProjectionInfoSchema,
 } from "../../../gen/svc/v1/projection_pb.ts";
-import { camelCase } from "../../../kit/cases.ts";
 import { type Instant, parseRfc3339, rfc3339 } from "../../../kit/clock.ts";
 import { invalid } from "../../../kit/fault.ts";
 import { storedJson } from "../../../kit/payload-json.ts";
 import { stated } from "../../../kit/stated.ts";
-import { instantOf, isJsonObject, jsonOf, payload, timestampOf, withNumbers } from "../../../kit/wkt.ts";
+import { eachOf, instantOf, isJsonObject, jsonOf, payload, timestampOf } from "../../../kit/wkt.ts";
 import type {
   ProjectionRevision,
   ProjectionStanding,
@@ -75,7 +74,7 @@ const stateNames = ["partitionKey", "state", "stateValue", "lastEventId", "lastE
 
 /** The same from plain JSON: states never become messages, and may be any JSON value. */
 function fromStateBody(body: Record<string, unknown>): Record<string, unknown> {
-  const { state, stateValue, lastEventTime, ...rest } = withNumbers(body, ["lastEventSeq"]);
+  const { state, stateValue, lastEventTime, ...rest } = body;
   const at = instantFrom(lastEventTime);
   const value = "stateValue" in body ? stateValue : state;
   return {
@@ -84,28 +83,16 @@ function fromStateBody(body: Record<string, unknown>): Record<string, unknown> {
   };
 }
 
-const runnerNumbers = ["fence", "generation"];
-
 /** One state beside the runner's fields. */
 export function fromSaveBody(body: Record<string, unknown>): Record<string, unknown> {
-  const entries = Object.entries(withNumbers(body, runnerNumbers));
+  const entries = Object.entries(body);
   const isOfState = ([name]: [string, unknown]) => stateNames.includes(name);
   const state = Object.fromEntries(entries.filter(isOfState));
   return { ...Object.fromEntries(entries.filter((one) => !isOfState(one))), states: [fromStateBody(state)] };
 }
 
-/** Names inside a list come in either case. */
 export function fromSavesBody(body: Record<string, unknown>): Record<string, unknown> {
-  const read = withNumbers(body, runnerNumbers);
-  if (!Array.isArray(read.states)) return read;
-  const states = read.states.map((one: unknown) =>
-    isJsonObject(one)
-      ? fromStateBody(
-          Object.fromEntries(Object.entries(one).map(([name, value]) => [camelCase(name), value])),
-        )
-      : one,
-  );
-  return { ...read, states };
+  return body.states === undefined ? body : { ...body, states: eachOf(body.states, fromStateBody) };
 }
 
 /** What clients of `GetProjection` call a projection that is running. */

@@ -1,13 +1,38 @@
+import type { MessageInitShape } from "@bufbuild/protobuf";
 import { Type } from "@sinclair/typebox";
 import { actionsThatShow } from "../../../gate/things.ts";
-import { QueryService } from "../../../gen/svc/v1/query_pb.ts";
+import { ExecuteSQLResponseSchema, QueryService } from "../../../gen/svc/v1/query_pb.ts";
 import { described, shape } from "../../../kit/described.ts";
+import { shapeOf } from "../../../kit/message-shape.ts";
 import { type Operation, rpc, unary } from "../../../kit/operation.ts";
+import { asRest } from "../../../kit/request.ts";
 import type { ProjectionRead } from "../../../kit/waits-for.ts";
 import { isOwnTable, ownTables } from "./names.ts";
-import { queryThings } from "./rules.ts";
-import type { Queries } from "./service.ts";
-import { answerJson, toAnswer } from "./wire.ts";
+import { type Cell, queryThings, textOf } from "./rules.ts";
+import type { Queries, QueryAnswer } from "./service.ts";
+
+const nullsOf = (row: readonly Cell[]): number[] =>
+  row.flatMap((cell, place) => (cell === null ? [place] : []));
+
+/** An answer as the message has it, which is its JSON form as well. */
+const toAnswer = ({
+  columns,
+  rows,
+  isTruncated,
+}: QueryAnswer): MessageInitShape<typeof ExecuteSQLResponseSchema> => ({
+  columns,
+  rows: rows.map((row) => ({ values: row.map(textOf), nulls: nullsOf(row) })),
+  totalRows: rows.length,
+  truncated: isTruncated,
+});
+
+/** The REST form. */
+const answerJson = ({ columns, rows, isTruncated }: QueryAnswer) => ({
+  columns,
+  rows: rows.map((row) => ({ values: row.map(textOf), nulls: nullsOf(row) })),
+  total_rows: rows.length,
+  truncated: isTruncated,
+});
 
 const count = Type.Optional(Type.Integer());
 
@@ -43,23 +68,8 @@ export const queryOperations = ({ queries, ownersOf }: QueryOperationsDeps): Ope
     about: ({ query }: { query: string }) => queryThings(queries.tablesOf(query)),
     alsoAsks: actionsThatShow(...Object.values(ownTables).flat()),
     rest: { route: "POST /api/v1/sql", json: answerJson },
-    output: Type.Object({
-      columns: Type.Array(Type.String()),
-      rows: Type.Array(
-        Type.Object({
-          values: Type.Array(Type.String(), { description: "Every value as text; null is an empty one." }),
-          nulls: Type.Array(Type.Integer(), { description: "Places of the values that are null." }),
-        }),
-        { description: "Rows in the order of the query." },
-      ),
-      total_rows: Type.Integer(),
-      truncated: shape.flag("Rows were left out, by max_rows or by 16 MiB."),
-    }),
-    rpc: rpc(
-      QueryService.method.executeSQL,
-      ({ query, timeoutMs, maxRows }) => ({ query, timeout_ms: timeoutMs, max_rows: maxRows }),
-      toAnswer,
-    ),
+    output: shapeOf(ExecuteSQLResponseSchema),
+    rpc: rpc(QueryService.method.executeSQL, asRest, toAnswer),
     handle: ({ query, timeout_ms: timeoutMs, max_rows: maxRows }, call) =>
       queries.execute(call.environmentId, { query, timeoutMs, maxRows }, call.signal),
   }),

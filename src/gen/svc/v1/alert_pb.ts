@@ -35,7 +35,7 @@ export type AlertTarget = Message<"svc.v1.AlertTarget"> & {
   url: string;
 
   /**
-   * Name of a secret of the environment that a webhook is signed with; empty leaves it unsigned.
+   * Name of a secret of the environment that a webhook is signed with; it is unsigned without one.
    *
    * @generated from field: string secret = 3;
    */
@@ -70,7 +70,7 @@ export type AlertTargetJson = {
   url?: string;
 
   /**
-   * Name of a secret of the environment that a webhook is signed with; empty leaves it unsigned.
+   * Name of a secret of the environment that a webhook is signed with; it is unsigned without one.
    *
    * @generated from field: string secret = 3;
    */
@@ -110,21 +110,21 @@ export type AlertRule = Message<"svc.v1.AlertRule"> & {
   condition: string;
 
   /**
-   * Id of the one function that it looks at; empty for all.
+   * Id of the one function that it looks at; all without one.
    *
    * @generated from field: string function_id = 3;
    */
   functionId: string;
 
   /**
-   * From 0 to 1.
+   * Of `failure_share` and `quota_near`: from 0 to 1.
    *
    * @generated from field: double share = 4;
    */
   share: number;
 
   /**
-   * How many minutes it looks back.
+   * How many minutes `failure_share` looks back.
    *
    * @generated from field: int32 window_minutes = 5;
    */
@@ -152,14 +152,14 @@ export type AlertRule = Message<"svc.v1.AlertRule"> & {
   targets: AlertTarget[];
 
   /**
-   * While it lasts, targets are told again after this long; zero tells them once.
+   * While it lasts, targets are told again after this long; 0 for never.
    *
    * @generated from field: int32 repeat_after_ms = 9;
    */
   repeatAfterMs: number;
 
   /**
-   * What happens at once is over when it has not happened for this long.
+   * What happens is over when it has not happened for this long.
    *
    * @generated from field: int32 resolve_after_ms = 10;
    */
@@ -202,21 +202,21 @@ export type AlertRuleJson = {
   condition?: string;
 
   /**
-   * Id of the one function that it looks at; empty for all.
+   * Id of the one function that it looks at; all without one.
    *
    * @generated from field: string function_id = 3;
    */
   functionId?: string;
 
   /**
-   * From 0 to 1.
+   * Of `failure_share` and `quota_near`: from 0 to 1.
    *
    * @generated from field: double share = 4;
    */
   share?: number | "NaN" | "Infinity" | "-Infinity";
 
   /**
-   * How many minutes it looks back.
+   * How many minutes `failure_share` looks back.
    *
    * @generated from field: int32 window_minutes = 5;
    */
@@ -244,14 +244,14 @@ export type AlertRuleJson = {
   targets?: AlertTargetJson[];
 
   /**
-   * While it lasts, targets are told again after this long; zero tells them once.
+   * While it lasts, targets are told again after this long; 0 for never.
    *
    * @generated from field: int32 repeat_after_ms = 9;
    */
   repeatAfterMs?: number;
 
   /**
-   * What happens at once is over when it has not happened for this long.
+   * What happens is over when it has not happened for this long.
    *
    * @generated from field: int32 resolve_after_ms = 10;
    */
@@ -294,15 +294,15 @@ export type PutAlertRuleRequest = Message<"svc.v1.PutAlertRuleRequest"> & {
   name: string;
 
   /**
-   * One of run_failed, failure_share, oldest_waiting, no_worker, missed_schedule, dead_letter, breaker_open,
-   * projection_error, endpoint_stopped, quota_near and integrity.
+   * What it looks for, such as `run_failed`; also failure_share, oldest_waiting, no_worker, missed_schedule, dead_letter,
+   * breaker_open, projection_error, endpoint_stopped, quota_near and integrity.
    *
    * @generated from field: string condition = 2;
    */
   condition: string;
 
   /**
-   * Id of the one function that it looks at; empty for all.
+   * Id of the one function that it looks at; all without one.
    *
    * @generated from field: string function_id = 3;
    */
@@ -337,21 +337,21 @@ export type PutAlertRuleRequest = Message<"svc.v1.PutAlertRuleRequest"> & {
   waitingMs?: number | undefined;
 
   /**
-   * One to ten.
+   * Whom it tells: one to ten.
    *
    * @generated from field: repeated svc.v1.AlertTarget targets = 8;
    */
   targets: AlertTarget[];
 
   /**
-   * Zero tells them once; four hours when left out.
+   * Told again after this long while it lasts; 0 for never, four hours when left out.
    *
    * @generated from field: optional int32 repeat_after_ms = 9;
    */
   repeatAfterMs?: number | undefined;
 
   /**
-   * Ten minutes when left out.
+   * What happens is over when it has not happened for so long; ten minutes when left out.
    *
    * @generated from field: optional int32 resolve_after_ms = 10;
    */
@@ -370,15 +370,15 @@ export type PutAlertRuleRequestJson = {
   name?: string;
 
   /**
-   * One of run_failed, failure_share, oldest_waiting, no_worker, missed_schedule, dead_letter, breaker_open,
-   * projection_error, endpoint_stopped, quota_near and integrity.
+   * What it looks for, such as `run_failed`; also failure_share, oldest_waiting, no_worker, missed_schedule, dead_letter,
+   * breaker_open, projection_error, endpoint_stopped, quota_near and integrity.
    *
    * @generated from field: string condition = 2;
    */
   condition?: string;
 
   /**
-   * Id of the one function that it looks at; empty for all.
+   * Id of the one function that it looks at; all without one.
    *
    * @generated from field: string function_id = 3;
    */
@@ -413,21 +413,21 @@ export type PutAlertRuleRequestJson = {
   waitingMs?: number;
 
   /**
-   * One to ten.
+   * Whom it tells: one to ten.
    *
    * @generated from field: repeated svc.v1.AlertTarget targets = 8;
    */
   targets?: AlertTargetJson[];
 
   /**
-   * Zero tells them once; four hours when left out.
+   * Told again after this long while it lasts; 0 for never, four hours when left out.
    *
    * @generated from field: optional int32 repeat_after_ms = 9;
    */
   repeatAfterMs?: number;
 
   /**
-   * Ten minutes when left out.
+   * What happens is over when it has not happened for so long; ten minutes when left out.
    *
    * @generated from field: optional int32 resolve_after_ms = 10;
    */
@@ -669,7 +669,7 @@ export type AlertTestResult = Message<"svc.v1.AlertTestResult"> & {
   delivered: boolean;
 
   /**
-   * Why not; empty when it was.
+   * Why not; empty when it did.
    *
    * @generated from field: string error = 3;
    */
@@ -697,7 +697,7 @@ export type AlertTestResultJson = {
   delivered?: boolean;
 
   /**
-   * Why not; empty when it was.
+   * Why not; empty when it did.
    *
    * @generated from field: string error = 3;
    */
@@ -770,6 +770,8 @@ export type AlertDelivery = Message<"svc.v1.AlertDelivery"> & {
   state: string;
 
   /**
+   * How often it was tried.
+   *
    * @generated from field: int32 attempts = 4;
    */
   attempts: number;
@@ -817,6 +819,8 @@ export type AlertDeliveryJson = {
   state?: string;
 
   /**
+   * How often it was tried.
+   *
    * @generated from field: int32 attempts = 4;
    */
   attempts?: number;
@@ -869,14 +873,14 @@ export type Alert = Message<"svc.v1.Alert"> & {
   condition: string;
 
   /**
-   * The thing that it is about, such as a function's id; empty for the environment.
+   * The thing that it is about, by its id; none where that is the environment.
    *
    * @generated from field: string subject = 4;
    */
   subject: string;
 
   /**
-   * What was found, in words.
+   * What was found, in words; none where policies may hide what it names.
    *
    * @generated from field: string detail = 5;
    */
@@ -925,7 +929,7 @@ export type Alert = Message<"svc.v1.Alert"> & {
   resolvedAt?: Timestamp | undefined;
 
   /**
-   * Id of the caller who resolved it by hand; empty where it ended by itself.
+   * Id of the caller who resolved it by hand; none where it ended by itself.
    *
    * @generated from field: string resolved_by = 12;
    */
@@ -965,14 +969,14 @@ export type AlertJson = {
   condition?: string;
 
   /**
-   * The thing that it is about, such as a function's id; empty for the environment.
+   * The thing that it is about, by its id; none where that is the environment.
    *
    * @generated from field: string subject = 4;
    */
   subject?: string;
 
   /**
-   * What was found, in words.
+   * What was found, in words; none where policies may hide what it names.
    *
    * @generated from field: string detail = 5;
    */
@@ -1021,7 +1025,7 @@ export type AlertJson = {
   resolvedAt?: TimestampJson;
 
   /**
-   * Id of the caller who resolved it by hand; empty where it ended by itself.
+   * Id of the caller who resolved it by hand; none where it ended by itself.
    *
    * @generated from field: string resolved_by = 12;
    */

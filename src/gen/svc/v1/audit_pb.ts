@@ -314,7 +314,7 @@ export type GetAuditTrailResponse = Message<"svc.v1.GetAuditTrailResponse"> & {
   nextCursor: string;
 
   /**
-   * How long rows are kept; zero means without end.
+   * Days that rows are kept; 0: without end.
    *
    * @generated from field: int32 retention_days = 40;
    */
@@ -357,7 +357,7 @@ export type GetAuditTrailResponseJson = {
   nextCursor?: string;
 
   /**
-   * How long rows are kept; zero means without end.
+   * Days that rows are kept; 0: without end.
    *
    * @generated from field: int32 retention_days = 40;
    */

@@ -129,7 +129,7 @@ export type CausalThing = Message<"svc.v1.CausalThing"> & {
   name: string;
 
   /**
-   * Of a run, a step and a delivery.
+   * Of a run, a step and a delivery; else empty.
    *
    * @generated from field: string status = 4;
    */
@@ -157,6 +157,8 @@ export type CausalThing = Message<"svc.v1.CausalThing"> & {
   entityId: string;
 
   /**
+   * Version of the event in that stream.
+   *
    * @generated from field: int64 entity_version = 8;
    */
   entityVersion: bigint;
@@ -188,7 +190,7 @@ export type CausalThingJson = {
   name?: string;
 
   /**
-   * Of a run, a step and a delivery.
+   * Of a run, a step and a delivery; else empty.
    *
    * @generated from field: string status = 4;
    */
@@ -216,6 +218,8 @@ export type CausalThingJson = {
   entityId?: string;
 
   /**
+   * Version of the event in that stream.
+   *
    * @generated from field: int64 entity_version = 8;
    */
   entityVersion?: string;

@@ -21,7 +21,7 @@ export const file_svc_v1_error: GenFile = /*@__PURE__*/
  */
 export type ErrorGroup = Message<"svc.v1.ErrorGroup"> & {
   /**
-   * err_…: ListRuns takes it as error_group.
+   * Id of the group (`err_…`): ListRuns takes it as error_group.
    *
    * @generated from field: string id = 1;
    */
@@ -89,7 +89,7 @@ export type ErrorGroup = Message<"svc.v1.ErrorGroup"> & {
  */
 export type ErrorGroupJson = {
   /**
-   * err_…: ListRuns takes it as error_group.
+   * Id of the group (`err_…`): ListRuns takes it as error_group.
    *
    * @generated from field: string id = 1;
    */

@@ -690,7 +690,7 @@ export const CheckEnforcementRequestSchema: GenMessage<CheckEnforcementRequest, 
  */
 export type CheckEnforcementResponse = Message<"svc.v1.CheckEnforcementResponse"> & {
   /**
-   * enforce (refuses), warn (writes and marks) or off.
+   * `enforce` (refuses), `warn` (writes and marks) or `off`.
    *
    * @generated from field: string mode = 1;
    */
@@ -723,7 +723,7 @@ export type CheckEnforcementResponse = Message<"svc.v1.CheckEnforcementResponse"
  */
 export type CheckEnforcementResponseJson = {
   /**
-   * enforce (refuses), warn (writes and marks) or off.
+   * `enforce` (refuses), `warn` (writes and marks) or `off`.
    *
    * @generated from field: string mode = 1;
    */

@@ -292,6 +292,8 @@ export const RepairSampleSchema: GenMessage<RepairSample, {jsonType: RepairSampl
  */
 export type PreviewRepairResponse = Message<"svc.v1.PreviewRepairResponse"> & {
   /**
+   * Runs that match, counted up to 100,000.
+   *
    * @generated from field: int64 total_count = 1;
    */
   totalCount: bigint;
@@ -323,6 +325,8 @@ export type PreviewRepairResponse = Message<"svc.v1.PreviewRepairResponse"> & {
  */
 export type PreviewRepairResponseJson = {
   /**
+   * Runs that match, counted up to 100,000.
+   *
    * @generated from field: int64 total_count = 1;
    */
   totalCount?: string;
@@ -584,7 +588,7 @@ export type Repair = Message<"svc.v1.Repair"> & {
   id: string;
 
   /**
-   * cancel, resume, rerun, patch, inject or replay.
+   * What is done with each run: cancel, resume, rerun, patch or inject; replay starts runs on events.
    *
    * @generated from field: string action = 2;
    */
@@ -671,7 +675,7 @@ export type Repair = Message<"svc.v1.Repair"> & {
   toPosition: bigint;
 
   /**
-   * Of a replay that goes live: events from this position on are started by the function's triggers.
+   * Of a replay that goes live: the first position that the function's triggers start.
    *
    * @generated from field: int64 live_from = 98;
    */
@@ -690,7 +694,7 @@ export type RepairJson = {
   id?: string;
 
   /**
-   * cancel, resume, rerun, patch, inject or replay.
+   * What is done with each run: cancel, resume, rerun, patch or inject; replay starts runs on events.
    *
    * @generated from field: string action = 2;
    */
@@ -777,7 +781,7 @@ export type RepairJson = {
   toPosition?: string;
 
   /**
-   * Of a replay that goes live: events from this position on are started by the function's triggers.
+   * Of a replay that goes live: the first position that the function's triggers start.
    *
    * @generated from field: int64 live_from = 98;
    */
@@ -994,7 +998,7 @@ export type RepairItem = Message<"svc.v1.RepairItem"> & {
   error: string;
 
   /**
-   * Since when the item has its status.
+   * Since when the item has its outcome.
    *
    * @generated from field: google.protobuf.Timestamp at = 5;
    */
@@ -1037,7 +1041,7 @@ export type RepairItemJson = {
   error?: string;
 
   /**
-   * Since when the item has its status.
+   * Since when the item has its outcome.
    *
    * @generated from field: google.protobuf.Timestamp at = 5;
    */
@@ -1446,7 +1450,7 @@ export type PreviewReplayResponse = Message<"svc.v1.PreviewReplayResponse"> & {
   toPosition: bigint;
 
   /**
-   * Events of the window that were looked at, from its beginning.
+   * Events that were looked at, from the beginning of the window: at most 100,000, for two seconds.
    *
    * @generated from field: int64 scanned = 3;
    */
@@ -1507,7 +1511,7 @@ export type PreviewReplayResponseJson = {
   toPosition?: string;
 
   /**
-   * Events of the window that were looked at, from its beginning.
+   * Events that were looked at, from the beginning of the window: at most 100,000, for two seconds.
    *
    * @generated from field: int64 scanned = 3;
    */

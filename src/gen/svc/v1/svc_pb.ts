@@ -2257,7 +2257,7 @@ export type GetRunLogsResponse = Message<"svc.v1.GetRunLogsResponse"> & {
   leftOut: number;
 
   /**
-   * Where to go on.
+   * Where to go on, as `after` of the next request.
    *
    * @generated from field: string cursor = 3;
    */
@@ -2283,7 +2283,7 @@ export type GetRunLogsResponseJson = {
   leftOut?: number;
 
   /**
-   * Where to go on.
+   * Where to go on, as `after` of the next request.
    *
    * @generated from field: string cursor = 3;
    */
@@ -2368,7 +2368,7 @@ export type Deployment = Message<"svc.v1.Deployment"> & {
   workers: number;
 
   /**
-   * When the first of these registered; absent without one.
+   * When the first of these workers registered; absent without one.
    *
    * @generated from field: google.protobuf.Timestamp since = 3;
    */
@@ -2431,7 +2431,7 @@ export type DeploymentJson = {
   workers?: number;
 
   /**
-   * When the first of these registered; absent without one.
+   * When the first of these workers registered; absent without one.
    *
    * @generated from field: google.protobuf.Timestamp since = 3;
    */
@@ -2780,7 +2780,7 @@ export type RunSignal = Message<"svc.v1.RunSignal"> & {
   name: string;
 
   /**
-   * taken or kept.
+   * `taken` by a step, or `kept` for the next one that waits for the name.
    *
    * @generated from field: string state = 3;
    */
@@ -2841,7 +2841,7 @@ export type RunSignalJson = {
   name?: string;
 
   /**
-   * taken or kept.
+   * `taken` by a step, or `kept` for the next one that waits for the name.
    *
    * @generated from field: string state = 3;
    */
@@ -5150,7 +5150,7 @@ export const GetUsageRequestSchema: GenMessage<GetUsageRequest, {jsonType: GetUs
  */
 export type GetUsageResponse = Message<"svc.v1.GetUsageResponse"> & {
   /**
-   * The first day.
+   * The first day, of UTC.
    *
    * @generated from field: string from = 1;
    */
@@ -5183,7 +5183,7 @@ export type GetUsageResponse = Message<"svc.v1.GetUsageResponse"> & {
  */
 export type GetUsageResponseJson = {
   /**
-   * The first day.
+   * The first day, of UTC.
    *
    * @generated from field: string from = 1;
    */
@@ -5223,21 +5223,21 @@ export const GetUsageResponseSchema: GenMessage<GetUsageResponse, {jsonType: Get
  */
 export type UsageRow = Message<"svc.v1.UsageRow"> & {
   /**
-   * Empty when counted by function.
+   * A day of UTC, as 2026-11-28; none when counted by function.
    *
    * @generated from field: string day = 1;
    */
   day: string;
 
   /**
-   * Empty when it is not of one function.
+   * Id of the function; none when it is not of one.
    *
    * @generated from field: string function_id = 2;
    */
   functionId: string;
 
   /**
-   * All functions that are not told apart.
+   * Whether these are all functions that are not told apart.
    *
    * @generated from field: bool other = 3;
    */
@@ -5293,7 +5293,7 @@ export type UsageRow = Message<"svc.v1.UsageRow"> & {
   events: bigint;
 
   /**
-   * The same: bytes of their data and metadata.
+   * Of a whole day and of the total: bytes of the data and metadata of events.
    *
    * @generated from field: int64 event_bytes = 11;
    */
@@ -5305,21 +5305,21 @@ export type UsageRow = Message<"svc.v1.UsageRow"> & {
  */
 export type UsageRowJson = {
   /**
-   * Empty when counted by function.
+   * A day of UTC, as 2026-11-28; none when counted by function.
    *
    * @generated from field: string day = 1;
    */
   day?: string;
 
   /**
-   * Empty when it is not of one function.
+   * Id of the function; none when it is not of one.
    *
    * @generated from field: string function_id = 2;
    */
   functionId?: string;
 
   /**
-   * All functions that are not told apart.
+   * Whether these are all functions that are not told apart.
    *
    * @generated from field: bool other = 3;
    */
@@ -5375,7 +5375,7 @@ export type UsageRowJson = {
   events?: string;
 
   /**
-   * The same: bytes of their data and metadata.
+   * Of a whole day and of the total: bytes of the data and metadata of events.
    *
    * @generated from field: int64 event_bytes = 11;
    */

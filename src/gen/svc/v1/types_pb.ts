@@ -2231,7 +2231,7 @@ export type RunLogLine = Message<"svc.v1.RunLogLine"> & {
   level: string;
 
   /**
-   * The line, for people.
+   * What it says; `***` stands for secrets.
    *
    * @generated from field: string text = 3;
    */
@@ -2245,14 +2245,14 @@ export type RunLogLine = Message<"svc.v1.RunLogLine"> & {
   fields?: JsonObject | undefined;
 
   /**
-   * Name of the step that wrote it; empty outside of steps.
+   * Name of the step that wrote it; none outside of steps.
    *
    * @generated from field: string step = 5;
    */
   step: string;
 
   /**
-   * Attempt of the run.
+   * The run's attempt, from 1.
    *
    * @generated from field: int32 attempt = 6;
    */
@@ -2287,7 +2287,7 @@ export type RunLogLineJson = {
   level?: string;
 
   /**
-   * The line, for people.
+   * What it says; `***` stands for secrets.
    *
    * @generated from field: string text = 3;
    */
@@ -2301,14 +2301,14 @@ export type RunLogLineJson = {
   fields?: StructJson;
 
   /**
-   * Name of the step that wrote it; empty outside of steps.
+   * Name of the step that wrote it; none outside of steps.
    *
    * @generated from field: string step = 5;
    */
   step?: string;
 
   /**
-   * Attempt of the run.
+   * The run's attempt, from 1.
    *
    * @generated from field: int32 attempt = 6;
    */

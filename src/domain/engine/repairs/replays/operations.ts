@@ -1,14 +1,33 @@
 import { type Static, Type } from "@sinclair/typebox";
 import { hiderOfEvents } from "../../../../gate/things.ts";
-import { type ReplayEvents as EventsMessage, RepairService } from "../../../../gen/svc/v1/repair_pb.ts";
+import {
+  type ReplayEvents as EventsMessage,
+  PreviewReplayResponseSchema,
+  RepairService,
+} from "../../../../gen/svc/v1/repair_pb.ts";
+import { inSnakeCase } from "../../../../kit/cases.ts";
 import { rfc3339 } from "../../../../kit/clock.ts";
-import { maybe, shape } from "../../../../kit/described.ts";
+import { maybe } from "../../../../kit/described.ts";
+import { shapeOf } from "../../../../kit/message-shape.ts";
 import { type Operation, rpc, type Thing, unary } from "../../../../kit/operation.ts";
-import { instantOf, safeCount } from "../../../../kit/wkt.ts";
+import { asGiven } from "../../../../kit/request.ts";
+import { messageOf } from "../../../../kit/wkt.ts";
 import type { Repairs } from "../service.ts";
 import { jsonWith, RepairOut, repairAnswer, toRepair } from "../wire.ts";
 import type { ReplayEvents } from "./rules.ts";
-import { replayPreviewJson, toReplayPreview } from "./wire.ts";
+import type { ReplayPreview } from "./service.ts";
+
+const replayPreviewJson = ({ samples, ...preview }: ReplayPreview) => ({
+  ...{ from_position: preview.from, to_position: preview.to, scanned: preview.scanned },
+  ...{ truncated: preview.isTruncated, matched: preview.matched, with_run: preview.withRun },
+  to_start: preview.toStart,
+  samples: samples.map(({ id, name, position, at, hasRun }) => ({
+    ...{ event_id: id, name, position, at: rfc3339(at), has_run: hasRun },
+  })),
+});
+
+const toReplayPreview = (preview: ReplayPreview) =>
+  messageOf(PreviewReplayResponseSchema)(replayPreviewJson(preview));
 
 const text = (description: string) => Type.Optional(Type.String({ maxLength: 2_048, description }));
 /** Empty it would mean all events. */
@@ -34,8 +53,6 @@ const Events = Type.Object(
   },
 );
 
-const places = ["fromPosition", "toPosition"];
-
 const FunctionId = Type.String({ minLength: 1, maxLength: 400 });
 
 const eventsIn = ({ from_position, to_position, ...rest }: Static<typeof Events> = {}): ReplayEvents => ({
@@ -44,15 +61,7 @@ const eventsIn = ({ from_position, to_position, ...rest }: Static<typeof Events>
 });
 
 /** Unset fields of a message are empty. */
-const eventsOut = (m: EventsMessage | undefined): Static<typeof Events> => ({
-  ...(m?.pattern && { pattern: m.pattern }),
-  ...(m?.filter && { filter: m.filter }),
-  ...(m?.fromPosition && { from_position: safeCount(m.fromPosition) }),
-  ...(m?.toPosition && { to_position: safeCount(m.toPosition) }),
-  ...(m?.since && { since: rfc3339(instantOf(m.since)) }),
-  ...(m?.until && { until: rfc3339(instantOf(m.until)) }),
-  ...(m?.again && { again: true }),
-});
+const eventsOut = (m: EventsMessage | undefined): Static<typeof Events> => (m ? inSnakeCase(asGiven(m)) : {});
 
 interface AskedReplay {
   function_id: string;
@@ -69,27 +78,7 @@ const about = ({ function_id: id, then_live }: AskedReplay): Thing[] => [
   ...(then_live ? [{ type: "function", id, action: "functions:register" }] : []),
 ];
 
-export const ReplayPreviewShape = Type.Object({
-  from_position: shape.count("The first position of the window."),
-  to_position: shape.count("The last position of the window."),
-  scanned: shape.count(
-    "Events that were looked at, from the beginning of the window: at most 100,000, for two seconds.",
-  ),
-  truncated: shape.flag("The window has more events than were looked at."),
-  matched: shape.count("Those of them that match."),
-  with_run: shape.count("Those of the matching ones that the function has a run of."),
-  to_start: shape.count("Runs that a replay would start of what was looked at."),
-  samples: Type.Array(
-    Type.Object({
-      event_id: Type.String(),
-      name: shape.text("The event's name."),
-      position: shape.count("Its place in the log."),
-      at: shape.time("When it was written."),
-      has_run: shape.flag("The function has a run of it."),
-    }),
-    { description: "The first matching ones." },
-  ),
-});
+export const ReplayPreviewShape = shapeOf(PreviewReplayResponseSchema);
 
 export const replaysOperations = ({ replays }: Repairs): Operation[] => [
   unary({
@@ -106,7 +95,7 @@ export const replaysOperations = ({ replays }: Repairs): Operation[] => [
       RepairService.method.previewReplay,
       (m) => ({ function_id: m.functionId, events: eventsOut(m.events) }),
       toReplayPreview,
-      jsonWith("events", places),
+      jsonWith("events"),
     ),
     async handle({ function_id: functionId, events: asked }, call) {
       const hides = await hiderOfEvents(call);
@@ -136,7 +125,7 @@ export const replaysOperations = ({ replays }: Repairs): Operation[] => [
         ...{ then_live: m.thenLive, reason: m.reason },
       }),
       toRepair,
-      jsonWith("events", places),
+      jsonWith("events"),
     ),
     handle: ({ function_id: functionId, events: asked, then_live: thenLive, reason }, call) =>
       replays.start(call.environmentId, call.caller, {

@@ -1,10 +1,11 @@
 import type { Caller } from "../../../../kit/caller.ts";
 import type { Clock } from "../../../../kit/clock.ts";
-import { Fault, missing } from "../../../../kit/fault.ts";
+import { Fault, invalid, missing } from "../../../../kit/fault.ts";
 import type { Ids } from "../../../../kit/ids.ts";
 import type { Log } from "../../../../kit/log.ts";
 import type { Session, Store } from "../../../../store/store.ts";
-import type { FunctionRecord } from "../../functions/definition.ts";
+import type { FunctionRecord, TriggerDefinition } from "../../functions/definition.ts";
+import { requireTriggerEvent, requireTriggerExpression } from "../../functions/rules.ts";
 import type { Functions } from "../../functions/service.ts";
 import {
   previewSamplesMax,
@@ -27,8 +28,25 @@ import {
   requireReplayable,
 } from "./rules.ts";
 import { ReplayScan, type ReplayScanDeps, type ReplayScanOf } from "./scan.ts";
-import { triggersOf } from "./triggers.ts";
 import { windowOf } from "./window.ts";
+
+/** What events are matched with: the pattern and the filter, or the function's own triggers. */
+function triggersOf(
+  { definition: { id, triggers } }: FunctionRecord,
+  { pattern, filter }: ReplayEvents,
+): TriggerDefinition[] {
+  if (filter) requireTriggerExpression("events.filter", filter);
+  if (pattern) requireTriggerEvent("events.pattern", pattern);
+  if (pattern) return [{ event: pattern, ...(filter && { expression: filter }) }];
+  const own = triggers.filter(({ event }) => event !== undefined);
+  if (own.length === 0) throw invalid("events.pattern", `is required: function ${id} has no event trigger`);
+  if (!filter) return own;
+  return own.map(({ event, expression }) => {
+    const both = expression === undefined ? filter : `(${expression}) && (${filter})`;
+    requireTriggerExpression("events.filter", both);
+    return { ...(event !== undefined && { event }), expression: both };
+  });
+}
 
 export interface ReplayStartDeps extends ReplayScanDeps {
   store: Store;

@@ -1,11 +1,18 @@
 import { create, fromJson, type JsonValue } from "@bufbuild/protobuf";
 import { ValueSchema } from "@bufbuild/protobuf/wkt";
 import { Type } from "@sinclair/typebox";
-import { type RunOutputFrame, RunOutputFrameSchema, SvcService } from "../../../../gen/svc/v1/svc_pb.ts";
+import {
+  ListRunOutputsResponseSchema,
+  type RunOutputFrame,
+  RunOutputFrameSchema,
+  SvcService,
+} from "../../../../gen/svc/v1/svc_pb.ts";
 import { shape } from "../../../../kit/described.ts";
 import { invalid } from "../../../../kit/fault.ts";
-import { type Operation, rpc, rpcStream, stream, unary } from "../../../../kit/operation.ts";
+import { shapeOf } from "../../../../kit/message-shape.ts";
+import { nothing, type Operation, rpc, rpcStream, stream, unary } from "../../../../kit/operation.ts";
 import { jsonText } from "../../../../kit/payload-json.ts";
+import { asSent } from "../../../../kit/request.ts";
 import { requireStepId } from "../../../../kit/step-id.ts";
 import { jsonOf, safeCount } from "../../../../kit/wkt.ts";
 import { requireSignalName as requireName } from "../../waits/rules.ts";
@@ -26,13 +33,6 @@ const Written = Type.Object({
   entry: Type.Integer(count),
   first: Type.Integer(count),
   chunks: Type.Array(Type.Unknown(), { maxItems: outputWriteChunksMax }),
-});
-
-const Summary = Type.Object({
-  name: shape.text("As its handler named it."),
-  chunks: shape.count("How many were written, with those that are superseded."),
-  bytes: shape.count("JSON of them."),
-  tail: shape.text("The end of what counts, as text: at most 8,192 characters."),
 });
 
 const messageOf = (frame: OutputFrame): RunOutputFrame =>
@@ -116,7 +116,7 @@ export const outputOperations = (
         },
         ...{ stepId: m.stepId, entry: m.entry, first: safeCount(m.first), chunks: m.chunks.map(jsonOf) },
       }),
-      () => ({}),
+      nothing,
       { decode: fromBody, encode: () => ({}) },
     ),
     async handle({ leaseToken, stepId, entry, chunks, ...write }, call) {
@@ -185,11 +185,7 @@ export const outputOperations = (
       from: Type.Integer(count),
     }),
     about: ({ runId }: { runId: string }) => [runId],
-    rpc: rpcStream(
-      SvcService.method.watchRunOutput,
-      (m) => ({ runId: m.runId, name: m.name, from: safeCount(m.from) }),
-      toFrame,
-    ),
+    rpc: rpcStream(SvcService.method.watchRunOutput, asSent, toFrame),
     async *handle({ runId, name: output, from }, call) {
       const { environmentId, signal } = call;
       const at = { environmentId, runId, name: output, from, signal };
@@ -204,9 +200,7 @@ export const outputOperations = (
     summary: "The outputs of a run, each with how much was written and the end of it.",
     reads: true,
     input: Type.Object({ id }),
-    output: Type.Object({
-      outputs: Type.Array(Summary, { description: "By name: at most 8." }),
-    }),
+    output: shapeOf(ListRunOutputsResponseSchema),
     rest: { route: "GET /api/v1/runs/{id}/outputs", json: (list: OutputSummary[]) => ({ outputs: list }) },
     rpc: rpc(
       SvcService.method.listRunOutputs,

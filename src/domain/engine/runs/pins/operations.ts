@@ -1,24 +1,19 @@
 import { type Static, Type } from "@sinclair/typebox";
 import { actionsThatShow, shownFunctions, withoutHiddenInputs } from "../../../../gate/things.ts";
-import { ListDeploymentsResponseSchema, SvcService } from "../../../../gen/svc/v1/svc_pb.ts";
+import {
+  DeploymentSchema,
+  ListDeploymentsResponseSchema,
+  SvcService,
+} from "../../../../gen/svc/v1/svc_pb.ts";
 import { rfc3339 } from "../../../../kit/clock.ts";
-import { maybe, shape } from "../../../../kit/described.ts";
+import { shapeOf } from "../../../../kit/message-shape.ts";
 import { listed, type Operation, rpc, unary } from "../../../../kit/operation.ts";
+import { asGiven, asSent } from "../../../../kit/request.ts";
 import { messageOf } from "../../../../kit/wkt.ts";
-import type { Run } from "../run.ts";
 import { toRunMessage } from "../wire.ts";
 import type { Deployment, Pins } from "./pins.ts";
 
-export const DeploymentShape = Type.Object({
-  name: shape.text("The name that its workers say."),
-  workers: shape.count("Workers of it with a recent heartbeat."),
-  since: maybe.time("When the first of these workers registered."),
-  runs: shape.count("Runs that are not over and are pinned to it, counted up to 10,000 a function."),
-  runs_capped: shape.flag("There are more of them."),
-  held: shape.count("Of these runs, those that are paused with `deployment_gone`."),
-  safe_to_stop: shape.flag("No run is pinned to it: its workers may stop."),
-  function_ids: Type.Array(Type.String(), { description: "The functions that these workers serve." }),
-});
+export const DeploymentShape = shapeOf(DeploymentSchema, { absent: "since" });
 
 const deploymentJson = (one: Deployment): Static<typeof DeploymentShape> => ({
   ...{ name: one.name, workers: one.workers, runs: one.runs, runs_capped: one.runsCapped, held: one.held },
@@ -43,11 +38,8 @@ export const pinOperations = (pins: Pins): Operation[] => [
       route: "GET /api/v1/deployments",
       json: (list: Deployment[]) => ({ deployments: list.map(deploymentJson) }),
     },
-    rpc: rpc(
-      SvcService.method.listDeployments,
-      () => ({}),
-      (list: Deployment[]) =>
-        messageOf(ListDeploymentsResponseSchema)({ deployments: list.map(deploymentJson) }),
+    rpc: rpc(SvcService.method.listDeployments, asSent, (list: Deployment[]) =>
+      messageOf(ListDeploymentsResponseSchema)({ deployments: list.map(deploymentJson) }),
     ),
     lists: listed(({ name }: Deployment) => [name]),
     async handle(_input, call) {
@@ -69,11 +61,7 @@ export const pinOperations = (pins: Pins): Operation[] => [
         }),
       ),
     }),
-    rpc: rpc(
-      SvcService.method.moveRun,
-      (m) => ({ runId: m.runId, ...(m.deployment !== "" && { deployment: m.deployment }) }),
-      (run: Run) => toRunMessage(run),
-    ),
+    rpc: rpc(SvcService.method.moveRun, (m) => ({ ...asGiven(m), runId: m.runId }), toRunMessage),
     async handle({ runId, deployment }, call) {
       const asked = { runId, deployment: deployment || undefined };
       const run = await pins.move(call.environmentId, asked, call.caller.id);

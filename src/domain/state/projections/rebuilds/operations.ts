@@ -2,7 +2,8 @@ import type { MessageInitShape } from "@bufbuild/protobuf";
 import { type Static, Type } from "@sinclair/typebox";
 import { actionsThatShow } from "../../../../gate/things.ts";
 import { ProjectionService, type RebuildJobSchema } from "../../../../gen/svc/v1/projection_pb.ts";
-import { type Operation, rpc, unary } from "../../../../kit/operation.ts";
+import { nothing, type Operation, rpc, unary } from "../../../../kit/operation.ts";
+import { requestOf } from "../../../../kit/request.ts";
 import { timestampOf } from "../../../../kit/wkt.ts";
 import { projectionThings } from "../rules.ts";
 import type { Rebuilds, RebuildView } from "./service.ts";
@@ -19,7 +20,6 @@ const fromDefinition = ({ events, mode, partitionKey, version, recording }: Stat
   ...{ events, mode, partitionKey, version, recording },
 });
 
-const Name = Type.Object({ name: Type.String() });
 const about = ({ name }: { name: string }) => [name];
 
 const toJob = (job: RebuildView): MessageInitShape<typeof RebuildJobSchema> => ({
@@ -73,22 +73,16 @@ export const rebuildOperations = (rebuilds: Rebuilds): Operation[] => [
     action: "projections:read",
     summary: "The last rebuild of a projection.",
     reads: true,
-    input: Name,
+    ...requestOf(ProjectionService.method.getRebuildJob, toAnswer),
     about,
-    rpc: rpc(ProjectionService.method.getRebuildJob, ({ name }) => ({ name }), toAnswer),
     handle: ({ name }, call) => rebuilds.get(call.environmentId, name),
   }),
   unary({
     name: "projections.cancelRebuild",
     action: "projections:manage",
     summary: "Ends a rebuild: one beside leaves no trace, one in place goes on as usual.",
-    input: Name,
+    ...requestOf(ProjectionService.method.cancelRebuild, (status: string) => ({ status })),
     about,
-    rpc: rpc(
-      ProjectionService.method.cancelRebuild,
-      ({ name }) => ({ name }),
-      (status: string) => ({ status }),
-    ),
     handle: ({ name }, call) => rebuilds.cancel(call.environmentId, name),
   }),
   unary({
@@ -109,7 +103,7 @@ export const rebuildOperations = (rebuilds: Rebuilds): Operation[] => [
         ...{ name: m.name, processed: Number(m.eventsProcessed), total: Number(m.totalEvents) },
         isCompleted: m.completed,
       }),
-      () => ({}),
+      nothing,
     ),
     handle: (report, call) => rebuilds.report(call.environmentId, report),
   }),

@@ -4,6 +4,8 @@ import { ProjectionService } from "../../../../gen/svc/v1/projection_pb.ts";
 import { invalid } from "../../../../kit/fault.ts";
 import {
   type Call,
+  inJson,
+  nothing,
   type Operation,
   type Permit,
   rpc,
@@ -12,7 +14,6 @@ import {
   unary,
 } from "../../../../kit/operation.ts";
 import { jsonText } from "../../../../kit/payload-json.ts";
-import { withNumbers } from "../../../../kit/wkt.ts";
 import { projectionSavesMax, projectionStateBytesMax } from "../limits.ts";
 import {
   batchSizeOf,
@@ -62,9 +63,6 @@ interface EventsAbout {
 const about = ({ name, events = [] }: EventsAbout) => projectionThings(name, events);
 const alsoAsks = actionsThatShow("event", "stream");
 
-const numbers = ["batchSize", "lastEventSeq", "fence", "generation"];
-const fromBody = (body: Record<string, unknown>) => withNumbers(body, numbers);
-
 const keyOf = (call: Call, name: string) => ({ environment_id: call.environmentId, name });
 const whoIs = (call: Call, fields: Partial<RunnerInput>) =>
   runnerOf(runnerFields(fields), { id: call.caller.id, address: call.address });
@@ -85,6 +83,8 @@ async function permitEvents(
   return { permitted };
 }
 
+const manage = { action: "projections:manage", isRoutine: true } as const;
+
 export const runnerOperations = (runners: Runners, streams: ProjectionStreams): Operation[] => [
   ...feedOperations(runners, streams),
   ...resultOperations(runners),
@@ -93,8 +93,7 @@ export const runnerOperations = (runners: Runners, streams: ProjectionStreams): 
 const feedOperations = (runners: Runners, streams: ProjectionStreams): Operation[] => [
   unary({
     name: "projections.poll",
-    action: "projections:manage",
-    isRoutine: true,
+    ...manage,
     summary: "The next events of a projection for its runner, which gets its lease.",
     held: true,
     input: Poll,
@@ -104,7 +103,7 @@ const feedOperations = (runners: Runners, streams: ProjectionStreams): Operation
       ProjectionService.method.pollProjectionEvents,
       (m) => ({ name: m.name, batchSize: m.batchSize, partition: m.partition, ...fromRunner(m) }),
       toPolled,
-      { decode: fromBody, encode: toPolledBody },
+      { ...inJson, encode: toPolledBody },
     ),
     async handle({ name, batchSize = 0, partition, ...who }, call, permit) {
       const ask = {
@@ -117,8 +116,7 @@ const feedOperations = (runners: Runners, streams: ProjectionStreams): Operation
   }),
   stream({
     name: "projections.stream",
-    action: "projections:manage",
-    isRoutine: true,
+    ...manage,
     summary: "The events of a projection as they happen, for its runner.",
     special: { refusesByStatus: true },
     input: Stream,
@@ -148,8 +146,7 @@ const feedOperations = (runners: Runners, streams: ProjectionStreams): Operation
 const resultOperations = (runners: Runners): Operation[] => [
   unary({
     name: "projections.save",
-    action: "projections:manage",
-    isRoutine: true,
+    ...manage,
     summary: "Stores states of partitions with the events they are folded up to; the cursor moves with them.",
     input: Save,
     about,
@@ -172,8 +169,7 @@ const resultOperations = (runners: Runners): Operation[] => [
   }),
   unary({
     name: "projections.ack",
-    action: "projections:manage",
-    isRoutine: true,
+    ...manage,
     summary: "Says up to which event an external projection has handled everything.",
     input: Ack,
     about,
@@ -184,7 +180,7 @@ const resultOperations = (runners: Runners): Operation[] => [
         ...fromRunner(m),
       }),
       () => ({ ok: true }),
-      { decode: fromBody },
+      inJson,
     ),
     handle: ({ name, lastEventSeq = 0, lastEventId = "", ...who }: Static<typeof Ack>, call) =>
       runners.ack({
@@ -204,7 +200,7 @@ const resultOperations = (runners: Runners): Operation[] => [
         ...{ name: m.name, partitionKey: m.partitionKey, eventId: m.eventId, message: m.message },
         ...{ eventSeq: Number(m.eventSeq), ...fromRunner(m) },
       }),
-      () => ({}),
+      nothing,
     ),
     handle: ({ name, partitionKey, eventId = "", eventSeq = 0, message = "", ...who }, call) =>
       runners.fail({

@@ -1,11 +1,33 @@
+import { fromJson, type MessageInitShape } from "@bufbuild/protobuf";
+import { type Value, ValueSchema } from "@bufbuild/protobuf/wkt";
 import { type Static, Type } from "@sinclair/typebox";
 import { actionsThatShow } from "../../../../gate/things.ts";
-import { ProjectionService } from "../../../../gen/svc/v1/projection_pb.ts";
-import { type Operation, rpc, unary } from "../../../../kit/operation.ts";
+import {
+  ProjectionService,
+  type QuerySQLProjectionResponseSchema,
+} from "../../../../gen/svc/v1/projection_pb.ts";
+import { type Operation, unary } from "../../../../kit/operation.ts";
+import { requestOf } from "../../../../kit/request.ts";
 import { namedProjection } from "../../../../kit/waits-for.ts";
+import { type Cell, textOf } from "../../query/rules.ts";
 import { projectionThings } from "../rules.ts";
 import type { SqlProjections } from "./service.ts";
-import { toPage } from "./wire.ts";
+
+function valueFrom(cell: Cell): Value {
+  const isJson = typeof cell === "object" && cell !== null;
+  return fromJson(ValueSchema, isJson ? JSON.parse(cell.text) : cell);
+}
+
+const toPage = ({
+  answer: { columns, rows },
+  totalCount,
+}: Awaited<ReturnType<SqlProjections["query"]>>): MessageInitShape<
+  typeof QuerySQLProjectionResponseSchema
+> => ({
+  columns,
+  rows: rows.map((row) => ({ values: row.map(textOf), typedValues: row.map(valueFrom) })),
+  totalCount,
+});
 
 const Create = Type.Object({
   name: Type.String(),
@@ -28,18 +50,13 @@ export const sqlOperations = (projections: SqlProjections): Operation[] => [
     name: "projections.createSql",
     action: "projections:manage",
     summary: "Registers a projection whose table the server folds by statements, or takes over changed ones.",
-    input: Create,
+    ...requestOf(
+      ProjectionService.method.createSQLProjection,
+      ({ name, status }: Awaited<ReturnType<SqlProjections["create"]>>) => ({ name, status }),
+    ),
     about: ({ name, events, eventHandlers }: Static<typeof Create>) =>
       projectionThings(name, [...events, ...Object.keys(eventHandlers)]),
     alsoAsks: actionsThatShow("event", "stream"),
-    rpc: rpc(
-      ProjectionService.method.createSQLProjection,
-      (m) => ({
-        ...{ name: m.name, tableSql: m.tableSql, eventHandlers: m.eventHandlers },
-        ...{ events: m.events, description: m.description },
-      }),
-      ({ name, status }: Awaited<ReturnType<SqlProjections["create"]>>) => ({ name, status }),
-    ),
     handle: (definition, call) => projections.create(call.environmentId, definition, call.caller.id),
   }),
   unary({
@@ -49,13 +66,8 @@ export const sqlOperations = (projections: SqlProjections): Operation[] => [
     reads: true,
     held: true,
     waitsFor: namedProjection,
-    input: Query,
+    ...requestOf(ProjectionService.method.querySQLProjection, toPage),
     about: ({ name }: Static<typeof Query>) => [name, { type: "query", id: "*" }],
-    rpc: rpc(
-      ProjectionService.method.querySQLProjection,
-      ({ name, where, orderBy, limit, offset }) => ({ name, where, orderBy, limit, offset }),
-      toPage,
-    ),
     handle: (query, call) => projections.query(call.environmentId, query, call.signal),
   }),
 ];

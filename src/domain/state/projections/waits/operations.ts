@@ -52,12 +52,13 @@ const fromWait = (m: Parameters<typeof fromItem>[0] & { timeout?: Parameters<typ
   return { ...fromItem(m), ...(timeoutMs !== undefined && { timeoutMs }) };
 };
 
+const read = { action: "projections:read", reads: true } as const;
+
 export const waitOperations = (waits: Waits): Operation[] => [
   unary({
     name: "projections.wait",
-    action: "projections:read",
+    ...read,
     summary: "Waits until a projection has seen a position of the log.",
-    reads: true,
     held: true,
     input: Wait,
     about,
@@ -67,9 +68,8 @@ export const waitOperations = (waits: Waits): Operation[] => [
   }),
   unary({
     name: "projections.waitBatch",
-    action: "projections:read",
+    ...read,
     summary: "Waits for several projections; one that fails leaves the others alone.",
-    reads: true,
     held: true,
     input: Batch,
     about: ({ items }: Static<typeof Batch>) => items.map(({ name }) => name),
@@ -88,9 +88,8 @@ export const waitOperations = (waits: Waits): Operation[] => [
   }),
   unary({
     name: "projections.waitForEvent",
-    action: "projections:read",
+    ...read,
     summary: "Waits until a projection has seen an event.",
-    reads: true,
     held: true,
     input: ForEvent,
     about,
@@ -110,9 +109,8 @@ export const waitOperations = (waits: Waits): Operation[] => [
   }),
   stream({
     name: "projections.waitStream",
-    action: "projections:read",
+    ...read,
     summary: "The same as a stream that tells how far the projection is.",
-    reads: true,
     input: Wait,
     about,
     rpc: rpcStream(ProjectionService.method.waitProjectionCatchupStream, fromWait, (frame: WaitFrame) => ({
