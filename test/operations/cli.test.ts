@@ -323,8 +323,8 @@ describe.each(engines)("the command line on %s", (engine) => {
     const { store } = server.running.domain;
     const clock = systemClock();
     const deps = { store, clock, ids: systemIds(clock) };
-    const environments = [{ name: "live" }, { name: "test" }];
-    const wanted = [{ name: "Acme", projects: [{ name: "Shop", environments }] }];
+    const shop = { name: "Shop", environments: [{ name: "live" }, { name: "test" }] };
+    const wanted = [{ name: "Acme", projects: [shop, { ...shop, environments: [] }] }];
     await Promise.all([furnish(deps, wanted), furnish(deps, wanted)]);
     await furnish(deps, wanted);
     const counts = await store.one<{ orgs: number; projects: number; environments: number }>(sql`SELECT

@@ -68,6 +68,20 @@ describe.each(engines)("a group that comes to read something else, on %s", (engi
     }
   });
 
+  test("is changed and deleted by nobody who may not read what it reads", async () => {
+    await create("paid", { pattern: "topic:salaries.now" });
+    const changes = [
+      update("paid", { maxInflight: 7 }, { key: bound }),
+      update("paid", { pattern: "topic:weather.now" }, { key: bound }),
+      call("DeleteConsumerGroup", { name: "paid" }, { key: bound }),
+    ];
+    for (const { body } of await Promise.all(changes)) expect(body.code).toBe("permission_denied");
+    const missing = await call("DeleteConsumerGroup", { name: "nowhere" }, { key: bound });
+    expect(missing.body.code).toBe("not_found");
+    expect((await get("paid")).pattern).toBe("topic:salaries.now");
+    expect((await call("DeleteConsumerGroup", { name: "paid" })).status).toBe(200);
+  });
+
   test("sends away whom a policy denies that, and the others have all of it", async () => {
     await create("moving", { pattern: "topic:weather.now" });
     const denied = join("moving", bound);

@@ -28,10 +28,11 @@ async function furnishOrg({ clock, ids }: FurnishDeps, session: Session, wanted:
   const name = rules.readLabel("name", wanted.name, orgNameCharsMax);
   const orgId = (await orgRows.orgNamed(session, name))?.id ?? ids.next("org");
   await rows.insertOrg(session, { id: orgId, name, at });
-  const known = await orgRows.projectsOf(session, orgId);
+  const known = new Map((await orgRows.projectsOf(session, orgId)).map((one) => [one.name, one.id]));
   for (const { name: text, environments } of wanted.projects) {
     const label = rules.readLabel("name", text, projectNameCharsMax);
-    const projectId = known.find((one) => one.name === label)?.id ?? ids.next("proj");
+    const projectId = known.get(label) ?? ids.next("proj");
+    known.set(label, projectId);
     await rows.insertProject(session, { id: projectId, orgId, name: label, at });
     for (const environment of environments) {
       rules.requireEnvironmentName(environment.name);

@@ -1,7 +1,16 @@
 import { type Static, Type } from "@sinclair/typebox";
 import { actionsThatShow } from "../../../gate/things.ts";
 import { PubSubService } from "../../../gen/svc/v1/pubsub_pb.ts";
-import { listed, nothing, type Operation, rpc, rpcStream, stream, unary } from "../../../kit/operation.ts";
+import {
+  type Call,
+  listed,
+  nothing,
+  type Operation,
+  rpc,
+  rpcStream,
+  stream,
+  unary,
+} from "../../../kit/operation.ts";
 import { asSent, requestOf } from "../../../kit/request.ts";
 import { allOf, namesOfText, parsePattern } from "../pubsub/rules.ts";
 import type { Delivery } from "../pubsub/service.ts";
@@ -37,6 +46,14 @@ const Update = Type.Object({
 
 /** The names under which deny policies may refuse the group: its own, and its pattern. */
 const about = (name: string, pattern?: string) => [`group:${name}`, ...(pattern ? namesOfText(pattern) : [])];
+
+type PresentGroup = Pick<Static<typeof Update>, "name" | "settings">;
+
+/** A group as it is: policies may name the pattern that it has, whatever a call would change. */
+async function presentGroup(groups: Groups, call: Call, name: Static<typeof Name>): Promise<PresentGroup> {
+  const { pattern } = await groups.get(call.environmentId, name);
+  return { name: name.name, settings: { pattern } };
+}
 
 /** One message of a member's stream. */
 interface MemberMessage {
@@ -113,7 +130,7 @@ const settingsOperations = (groups: Groups): Operation[] => [
     action: "events:emit",
     summary: "Changes settings of a consumer group: those that the mask names, or all that say something.",
     input: Update,
-    about: ({ name, settings }: Static<typeof Update>) => about(name, settings.pattern),
+    about: ({ name, settings }: PresentGroup) => about(name, settings.pattern),
     rpc: rpc(
       PubSubService.method.updateConsumerGroup,
       ({ group, updateMask }) => ({
@@ -124,16 +141,22 @@ const settingsOperations = (groups: Groups): Operation[] => [
       }),
       toGroup,
     ),
-    handle: ({ settings, paths, ...name }, call): Promise<ListedGroup> =>
-      groups.update(call.environmentId, name, settings, paths),
+    async handle({ settings, paths, ...name }, call, permit): Promise<ListedGroup> {
+      await permit(await presentGroup(groups, call, name));
+      return groups.update(call.environmentId, name, settings, paths);
+    },
   }),
   unary({
     name: "groups.delete",
     action: "events:emit",
     summary: "Deletes a consumer group; its members' streams end.",
     ...requestOf(PubSubService.method.deleteConsumerGroup, nothing),
-    about: ({ name }: Static<typeof Name>) => about(name),
-    handle: (name, call) => groups.delete(call.environmentId, name),
+    about: ({ name, settings }: Static<typeof Name> & Partial<PresentGroup>) =>
+      about(name, settings?.pattern),
+    async handle(name, call, permit) {
+      await permit(await presentGroup(groups, call, name));
+      await groups.delete(call.environmentId, name);
+    },
   }),
 ];
 

@@ -43,7 +43,7 @@ export function meterProjections({
   });
   const lag = metrics.gauge({
     name: "svc_projection_lag_positions",
-    help: "How many positions the projection that is farthest behind has to go to the end of its log.",
+    help: "How many positions the projection that is farthest behind has to go to the end of its log; one that is paused or in error does not count.",
     labels: ["mode"],
   });
   const delivered = metrics.counter({
@@ -73,7 +73,8 @@ export function meterProjections({
     const rows = await query();
     for (const mode of projectionModes) {
       const own = rows?.filter((row) => row.mode === mode) ?? [];
-      lag(mode).set(rows && Math.max(0, ...own.map((row) => Number(row.lag))));
+      const moving = own.filter(({ status }) => status === "running" || status === "rebuilding");
+      lag(mode).set(rows && Math.max(0, ...moving.map((row) => Number(row.lag))));
       for (const status of projectionStatuses)
         count(mode, status).set(rows && Number(own.find((row) => row.status === status)?.count ?? 0));
     }
