@@ -120,8 +120,8 @@ export interface Subscription<One = Delivery> extends AsyncIterable<One> {
   /** Resolves when the server has confirmed it for the first time: what happens afterwards is delivered. */
   readonly ready: Promise<void>;
   /**
-   * Resolves when it was closed; rejects with what ended it. What ends one that calls a function is logged
-   * where nobody asks for `done`, and does not end the process.
+   * Resolves when it was closed; rejects with what ended it. If the subscription calls a function and nobody
+   * asks for `done`, the SDK logs the error, and the process goes on.
    */
   readonly done: Promise<void>;
   /** The reader still gets what has arrived. */

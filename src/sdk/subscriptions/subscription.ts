@@ -98,7 +98,7 @@ class RunningSubscription<One extends Delivery> {
   readonly ready: Deferred = deferred();
   readonly done: Deferred = deferred();
   state: SubscriptionState = "connecting";
-  /** Whether the log has what ends it, because nobody asked for `done`. */
+  /** Whether the error that ends the subscription is logged: nobody asked for `done`. */
   goesToLog = false;
   readonly #way: Way;
   readonly #pattern: string;

@@ -67,7 +67,7 @@ export class Delivery implements DeliveryFacts {
     if (facts.event) this.event = facts.event;
   }
 
-  /** A position alone: whoever gets it has got all that matched up to there. */
+  /** Whether it is a position without a payload. Everything that matched up to there came before it. */
   get isPosition(): boolean {
     return this.topic === "";
   }
