@@ -117,8 +117,13 @@ function start(
 }
 
 /** Runs a program of this folder to its end; answers the JSON it printed. */
-export async function runToEnd(script: string, options: object): Promise<Record<string, number>> {
-  const { child, lines, ended } = start([join(here, script), JSON.stringify(options)], "stdout");
+export async function runToEnd(
+  script: string,
+  options: object,
+  runtime?: string[],
+): Promise<Record<string, number>> {
+  const given = [resolve(here, script), JSON.stringify(options)];
+  const { child, lines, ended } = start(given, "stdout", {}, ...(runtime ? [runtime] : []));
   await Promise.all([child.exited, ended]);
   const answer = lines.findLast((line) => line.startsWith("{"));
   if (answer === undefined) throw new Error(`${script} printed nothing`);
@@ -240,13 +245,23 @@ export async function startWorker(
 ): Promise<Program> {
   const options = { url, key, ...how };
   if (runtime === "bun") return startProgram("worker.ts", options, { first: "ready" });
-  const folder = await mkdtemp(join(tmpdir(), "svc-bench-worker-"));
-  const built = await Bun.build({ entrypoints: [join(here, "worker.ts")], target: "node", outdir: folder });
-  if (!built.success) throw new AggregateError(built.logs, "the worker cannot be built for Node");
-  const worker = await startProgram(built.outputs[0]!.path, options, {
-    first: "ready",
-    runtime: [await nodeProgram(24)],
-  });
-  await rm(folder, { recursive: true, force: true });
-  return worker;
+  return onNode("worker.ts", (file, runtime) => startProgram(file, options, { first: "ready", runtime }));
 }
+
+async function onNode<Value>(
+  script: string,
+  work: (file: string, runtime: string[]) => Promise<Value>,
+): Promise<Value> {
+  const folder = await mkdtemp(join(tmpdir(), "svc-bench-node-"));
+  try {
+    const built = await Bun.build({ entrypoints: [join(here, script)], target: "node", outdir: folder });
+    if (!built.success) throw new AggregateError(built.logs, `${script} cannot be built for Node`);
+    return await work(built.outputs[0]!.path, [await nodeProgram(24)]);
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+/** `runToEnd` on Node. */
+export const runOnNode = (script: string, options: object) =>
+  onNode(script, (file, runtime) => runToEnd(file, options, runtime));

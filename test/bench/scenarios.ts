@@ -1,6 +1,6 @@
 import { type Engine, type Figures, median, percentile, type Target } from "./figures.ts";
 import { growthOf, sizeOf } from "./growth.ts";
-import { type Bench, machineCpu, type Runtime, runToEnd, treeCpu } from "./processes.ts";
+import { type Bench, machineCpu, type Runtime, runOnNode, runToEnd, treeCpu } from "./processes.ts";
 
 export interface Place {
   engine: Engine;
@@ -34,12 +34,15 @@ interface Load {
   batch?: number;
   customers?: number;
   event: string;
+  /** By the SDK, on Node. */
+  bySdk?: true;
 }
 
-const load = (place: Place, { seconds, ...more }: Load) => {
+const load = (place: Place, { seconds, bySdk, ...more }: Load) => {
   const { url, key } = place.bench;
   const usual = { callers: 64, rate: 0, batch: 1 };
-  return runToEnd("load.ts", { url, key, ...usual, ...more, seconds: place.seconds ?? seconds });
+  const options = { url, key, ...usual, ...more, seconds: place.seconds ?? seconds };
+  return bySdk ? runOnNode("load-sdk.ts", options) : runToEnd("load.ts", options);
 };
 
 /** CPU seconds of every process that takes part, from here until asked. */
@@ -265,6 +268,21 @@ export const scenarios: readonly Scenario[] = [
     run: (place) => events(place, { seconds: 5 }),
     relative: "eventsPerS",
     targets: [{ figure: "ratio", of: "least", value: { postgres: 1.2, libsql: 1.3 } }],
+  },
+  {
+    name: "program",
+    letter: "d",
+    about: "events, 64 callers in one program by the SDK on Node",
+    run: (place) => events(place, { seconds: 5, bySdk: true }),
+    relative: "eventsPerS",
+    targets: [{ figure: "ratio", of: "least", value: both(1.5) }],
+  },
+  {
+    name: "program-lone",
+    letter: "d",
+    about: "events, one caller by the SDK on Node",
+    run: (place) => events(place, { callers: 1, seconds: 5, bySdk: true }),
+    targets: [],
   },
   {
     name: "batches",

@@ -8,6 +8,7 @@ import { once, safe, timerMsMax } from "../wire/retry.ts";
 import type { Transport } from "../wire/transport.ts";
 import type { DelayedEventRecord, EmitOptions, EventMap, EventRecord } from "../wire/types.ts";
 import type { EventCalls, SyncOptions } from "./client-types.ts";
+import { openEmits } from "./emits-together.ts";
 
 const emitBatchMax = 100;
 export const knownOfEmit: KnownOptions<Omit<EmitOptions, "traceparent">> = {
@@ -58,6 +59,8 @@ export function eventCalls<Events extends EventMap>(
 ): EventCalls<Events> {
   const get = <Answer>(path: string) => transport.call<Answer>({ method: "GET", path }, safe);
 
+  const emit = openEmits(transport);
+
   async function message(event: string, data: unknown, options: EmitOptions): Promise<Message> {
     const checked = registry ? await registry.check(event, data) : data;
     const version = options.version ?? registry?.version(event);
@@ -74,13 +77,13 @@ export function eventCalls<Events extends EventMap>(
   return {
     async emit(event, data, given = {}) {
       requireKnown("emit", given, known);
-      const repeatable = given.idempotencyKey !== undefined;
+      const { traceparent = transport.traceparent?.(), idempotencyKey, delay, at } = given;
       return readEmitted(
-        await transport.rpc(
-          "SvcService/Emit",
-          { ...(await message(event, data, given)), ...told },
-          { repeatable, traceparent: given.traceparent },
-        ),
+        await emit({
+          message: { ...(await message(event, data, given)), ...told },
+          ...{ traceparent, repeatable: idempotencyKey !== undefined },
+          isDelayed: delay !== undefined || at !== undefined,
+        }),
       );
     },
 

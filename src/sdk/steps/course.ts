@@ -1,4 +1,4 @@
-import { timerMsMax } from "../wire/retry.ts";
+import { afterTurn, timerMsMax } from "../wire/retry.ts";
 import type { AskedWait, Yield } from "../wire/wire.ts";
 import type { Scope } from "./scope.ts";
 
@@ -19,10 +19,6 @@ export interface StandingWait {
   /** For a time: its end by this process's clock, and what then continues if work still runs here. */
   time?: { endsAtMs: number; goOn: () => void };
 }
-
-/** By the next turn of the event loop a handler that does not wait has continued. */
-const afterTurn: (look: () => void) => void =
-  typeof setImmediate === "function" ? (look) => void setImmediate(look) : (look) => void setTimeout(look, 0);
 
 /** A promise that never settles, new for each call: a shared one would keep all its waiters in memory. */
 export const open = () => new Promise<never>(() => {});

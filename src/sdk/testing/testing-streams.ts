@@ -17,6 +17,7 @@ export interface TestAppend {
 const prefix = "/svc.v1.EntityStreamService/";
 const running = new AsyncLocalStorage<TestStreams>();
 detour.answer = (request) => running.getStore()?.answer(request);
+detour.isHere = () => running.getStore() !== undefined;
 
 /** The streams of one test run: whatever client the function uses, its appends come here. */
 export class TestStreams {

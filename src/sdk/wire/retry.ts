@@ -70,6 +70,10 @@ export function after(ms: number, callback: () => void): () => void {
   return () => clearTimeout(timer);
 }
 
+/** By the next turn of the event loop whoever was answered, and does not wait, has continued. */
+export const afterTurn: (look: () => void) => void =
+  typeof setImmediate === "function" ? (look) => void setImmediate(look) : (look) => void setTimeout(look, 0);
+
 /** Resolves after `ms`, or at once when the signal is raised; never rejects. */
 export function pause(ms: number, signal?: AbortSignal): Promise<void> {
   if (signal?.aborted) return Promise.resolve();

@@ -77,6 +77,8 @@ export interface Transport {
    * again, with `isAway` after all others. Clients of other copies of this package may have none.
    */
   lost?(url: string, isAway?: boolean): void;
+  /** Where the trace of whoever calls stands; absent where nothing is traced. */
+  traceparent?: ConnectionOptions["traceparent"];
   /** One attempt. The parsed body; undefined for 204. Throws SvcError. */
   send<Answer>(request: Request): Promise<Answer>;
   /** `send`, repeated by the rules of retry.ts. */
@@ -96,9 +98,11 @@ export interface RpcOptions {
 }
 
 /** What answers calls in the place of a server: `testFunction` while it runs a function. */
-export const detour: { answer: (request: Request) => Promise<unknown> | undefined } = {
-  answer: () => undefined,
-};
+export const detour: {
+  answer: (request: Request) => Promise<unknown> | undefined;
+  /** Calls of whoever asks may be answered so. */
+  isHere: () => boolean;
+} = { answer: () => undefined, isHere: () => false };
 
 /** Undefined where there are no variables, as in a browser. */
 export const variable = (name: string): string | undefined => globalThis.process?.env?.[name] || undefined;
@@ -276,7 +280,7 @@ export function createTransport(options: Omit<ConnectionOptions, "timeout"> = {}
     get url() {
       return addresses.url;
     },
-    ...{ last, headers, send },
+    ...{ last, headers, send, ...(options.traceparent && { traceparent: options.traceparent }) },
     lost: (url, isAway) => addresses.lost(url, isAway),
   });
 }

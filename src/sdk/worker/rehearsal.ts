@@ -56,6 +56,7 @@ export function rehearsedWorker(functions: readonly SvcFunction[]) {
 function open(channel: RehearsalChannel): void {
   isOpen = true;
   detour.answer = () => Promise.reject(noCall());
+  detour.isHere = () => true;
   channel.on("message", async (recorded) => {
     const target = served.get(recorded.run.functionId);
     const skipped = { ...nothing(recorded), ended: "skipped", message: "no worker of the program serves it" };
