@@ -171,18 +171,29 @@ const readCalls = (
 ): Pick<StreamCalls, "read" | "info" | "list" | "snapshot" | "history"> => ({
   async *read(entityId, { fromVersion, limit, direction = "forward", ...options } = {}) {
     let from = fromVersion ?? 0;
+    let left = limit ?? Number.POSITIVE_INFINITY;
     let size = pageMax;
-    for (let left = limit ?? Number.POSITIVE_INFINITY; left > 0; ) {
-      const range = { entityId, direction, fromVersion: from, limit: Math.min(left, size) };
+    const pageFrom = async (fromVersion: number) => {
+      const range = { entityId, direction, fromVersion, limit: Math.min(left, size) };
       const page = await unlessTooLarge(call("ReadStream", range, { ...safe, ...options }), range.limit);
-      if (!page) {
-        size = Math.max(1, Math.floor(range.limit / 4));
-        continue;
-      }
+      if (!page) size = Math.max(1, Math.floor(range.limit / 4));
+      return page;
+    };
+    let ahead: ReturnType<typeof pageFrom> | undefined;
+    for (let pages = 0; left > 0; ) {
+      const page = await (ahead ?? pageFrom(from));
+      ahead = undefined;
+      if (!page) continue;
       const events = (page.events ?? []) as Message[];
-      for (const event of events) yield readEvent(event);
       left -= events.length;
       from = count(page.nextVersion);
+      // Who comes to a second page reads on: the next one is on its way while this one is looked at.
+      if (pages++ > 0 && from !== 0 && left > 0) {
+        ahead = pageFrom(from);
+        // It may fail before it is asked for, or be asked for never.
+        ahead.catch(() => {});
+      }
+      for (const event of events) yield readEvent(event);
       if (from === 0) return;
     }
   },
