@@ -35,4 +35,20 @@ describe.each(engines)("emits of one program at once on %s", (engine) => {
       expect(outcome.value.eventId).toBe(id);
     }
   });
+
+  test("messages of topics: each is stored once, and one that is illegal fails alone", async () => {
+    const client = createClient({ url: server.url, apiKey: server.adminKey });
+    const outcomes = await Promise.allSettled(
+      Array.from({ length: 60 }, (_, n) => client.publish(n === 30 ? "not a topic" : "together", { n })),
+    );
+    expect(outcomes.flatMap((one, n) => (one.status === "rejected" ? [n] : []))).toEqual([30]);
+    const sequences = outcomes.flatMap((one) => (one.status === "fulfilled" ? [one.value.sequence] : []));
+    expect(new Set(sequences).size).toBe(59);
+    const stats = await client.transport.rpc<{ messageCount?: string }>(
+      "PubSubService/GetTopicStats",
+      { topic: "together" },
+      { repeatable: true },
+    );
+    expect(stats.messageCount).toBe("59");
+  });
 });

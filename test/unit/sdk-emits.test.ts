@@ -27,11 +27,15 @@ function started(
     idleTimeout: 0,
     async fetch(request) {
       const path = new URL(request.url).pathname.split("/").at(-1)!;
-      const body = (await request.json()) as { events?: Sent["events"] } & Sent["events"][number];
-      const sent = { path, traceparent: request.headers.get("traceparent"), events: body.events ?? [body] };
+      const body = (await request.json()) as {
+        events?: Sent["events"];
+        messages?: Sent["events"];
+      } & Sent["events"][number];
+      const list = body.events ?? body.messages;
+      const sent = { path, traceparent: request.headers.get("traceparent"), events: list ?? [body] };
       requests.push(sent);
       const results = sent.events.map((one) => ({ eventId: `evt_${one.data?.n}`, sequence: "1" }));
-      return (await answer(sent)) ?? Response.json(body.events ? { results } : results[0]);
+      return (await answer(sent)) ?? Response.json(list ? { results } : results[0]);
     },
   });
   server = made;
@@ -66,6 +70,16 @@ test("callers that emit again and again go together", async () => {
   };
   await Promise.all(Array.from({ length: 64 }, (_, n) => caller(n)));
   expect(requests.length).toBeLessThan(200);
+});
+
+test("publishes at once share requests too", async () => {
+  const { client, requests } = started();
+  const outcomes = await Promise.allSettled(
+    Array.from({ length: 300 }, (_, n) => client.publish("a", { n })),
+  );
+  expect(numbers(outcomes)).toEqual(all(300));
+  expect(requests.length).toBeLessThan(14);
+  expect(new Set(requests.map(({ path }) => path))).toEqual(new Set(["Publish", "PublishBatch"]));
 });
 
 test("one that is refused fails alone", async () => {

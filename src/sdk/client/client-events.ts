@@ -8,7 +8,7 @@ import { once, safe, timerMsMax } from "../wire/retry.ts";
 import type { Transport } from "../wire/transport.ts";
 import type { DelayedEventRecord, EmitOptions, EventMap, EventRecord } from "../wire/types.ts";
 import type { EventCalls, SyncOptions } from "./client-types.ts";
-import { openEmits } from "./emits-together.ts";
+import { openEmits, openPublishes } from "./emits-together.ts";
 
 const emitBatchMax = 100;
 export const knownOfEmit: KnownOptions<Omit<EmitOptions, "traceparent">> = {
@@ -60,6 +60,7 @@ export function eventCalls<Events extends EventMap>(
   const get = <Answer>(path: string) => transport.call<Answer>({ method: "GET", path }, safe);
 
   const emit = openEmits(transport);
+  const publish = openPublishes(transport);
 
   async function message(event: string, data: unknown, options: EmitOptions): Promise<Message> {
     const checked = registry ? await registry.check(event, data) : data;
@@ -121,9 +122,9 @@ export function eventCalls<Events extends EventMap>(
       requireKnown("publish", options, knownOfPublish);
       const { idempotencyKey } = options;
       const body = { topic, ...dataFields(data), ...(idempotencyKey !== undefined && { idempotencyKey }) };
-      const repeatable = idempotencyKey !== undefined;
-      const { eventId, sequence } = await transport.rpc<Message>("PubSubService/Publish", body, {
-        repeatable,
+      const { eventId, sequence } = await publish({
+        message: body,
+        repeatable: idempotencyKey !== undefined,
       });
       return { eventId: String(eventId), sequence: Number(sequence ?? 0) };
     },

@@ -12,19 +12,27 @@ const batchCharactersMax = 1_000_000;
 /** No emit waits longer for its turn, in milliseconds. */
 const patienceMs = 100;
 
-const path = "/svc.v1.SvcService/TriggerBatch";
-
 /** Statuses of refusals: nothing was written. */
 const refusals: ReadonlySet<number> = new Set([400, 403, 404, 409, 413, 422, 429]);
+
+/** How one is sent, and how several are, in a list of this name. */
+interface Methods {
+  one: string;
+  many: string;
+  list: string;
+}
+
+const ofEvents = { one: "SvcService/Emit", many: "SvcService/TriggerBatch", list: "events" };
+const ofMessages = { one: "PubSubService/Publish", many: "PubSubService/PublishBatch", list: "messages" };
 
 interface Emit {
   message: Message;
   /** It has an idempotency key. */
   repeatable: boolean;
   /** Where the caller's trace stands. */
-  traceparent: string | undefined;
+  traceparent?: string | undefined;
   /** It is for later; batches are for now. */
-  isDelayed: boolean;
+  isDelayed?: boolean;
 }
 
 interface Waiting {
@@ -46,7 +54,7 @@ const itemOf = ({ message, traceparent }: Emit): Message =>
  * callers at once spends one on dozens of them. An emit beside fewer is sent at once, by itself. Each has an
  * outcome of its own: of a batch that is refused, which writes nothing then, every emit is sent by itself.
  */
-export function openEmits(transport: Transport): (emit: Emit) => Promise<Message> {
+function openTogether(transport: Transport, { one, many, list }: Methods): (emit: Emit) => Promise<Message> {
   const waiting: Waiting[] = [];
   let requests = 0;
   /** Emits in them. */
@@ -54,7 +62,7 @@ export function openEmits(transport: Transport): (emit: Emit) => Promise<Message
   let cancel: (() => void) | undefined;
 
   const alone = ({ message, repeatable, traceparent }: Emit) =>
-    transport.rpc<Message>("SvcService/Emit", message, { repeatable, traceparent });
+    transport.rpc<Message>(one, message, { repeatable, traceparent });
 
   /** The next emits for one request: their share of all, so that no request waits for a much larger one. */
   function nextBatch(): Waiting[] {
@@ -72,10 +80,11 @@ export function openEmits(transport: Transport): (emit: Emit) => Promise<Message
   async function send(batch: readonly Waiting[]): Promise<void> {
     const [first] = batch;
     if (batch.length === 1) return alone(first!.emit).then(first!.done, first!.failed);
-    const text = `{"events":[${batch.map((one) => one.text).join(",")}]}`;
+    const text = `{"${list}":[${batch.map((waiting) => waiting.text).join(",")}]}`;
+    const request = { method: "POST", path: `/svc.v1.${many}`, text } as const;
     try {
-      const { results = [] } = await transport.send<{ results?: Message[] }>({ method: "POST", path, text });
-      for (const [at, one] of batch.entries()) one.done(results[at] ?? {});
+      const { results = [] } = await transport.send<{ results?: Message[] }>(request);
+      for (const [at, { done }] of batch.entries()) done(results[at] ?? {});
     } catch (error) {
       const isUnwritten = refusals.has((error as SvcError).status);
       for (const { emit, done, failed } of batch) {
@@ -120,3 +129,6 @@ export function openEmits(transport: Transport): (emit: Emit) => Promise<Message
     });
   };
 }
+
+export const openEmits = (transport: Transport) => openTogether(transport, ofEvents);
+export const openPublishes = (transport: Transport) => openTogether(transport, ofMessages);
