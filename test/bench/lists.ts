@@ -132,6 +132,7 @@ async function listsOf(calls: ReturnType<typeof callsOf>): Promise<Record<string
     "runs, text of a function id": () => calls.runs({ search: "bench-rare" }),
     "runs, text of errors": () => calls.runs({ errorText: "declined" }),
     "runs, text of errors, no hit": () => calls.runs({ errorText: "no such error" }),
+    "runs, completed": () => calls.runs({ statuses: ["completed"] }),
     "runs, failed": () => calls.runs({ statuses: ["failed"] }),
     "events, first page": () => calls.events(""),
     "events, from the middle": () => calls.events(`cursor=${events}`),
