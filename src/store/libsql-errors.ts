@@ -4,10 +4,12 @@ import { StoreError } from "./store.ts";
 /** What a value of the statement alone can cause: too large, against a constraint, no such type. */
 const refusesValue = /^SQLITE_(TOOBIG|CONSTRAINT|MISMATCH|RANGE)/;
 /** The engine's functions say only SQLITE_ERROR of a text that is no JSON, or a number that does not fit. */
-const isMisfit = /malformed JSON|JSON path error|JSON cannot hold|integer overflow|string or blob too big/;
+const isMisfit =
+  /malformed JSON|JSON path|JSON cannot hold|integer overflow|string or blob too big|pattern too complex/;
 const constraint = /constraint failed: (.*)$/;
+const ofServer = /^SQLITE_(BUSY|LOCKED|IOERR|CANTOPEN|READONLY|NOMEM|PROTOCOL)/;
 
-/** What the port promises to throw; an error that it does not name stays as it is, a defect. */
+/** What the port promises to throw; an error without a code of SQLite stays as it is, a defect. */
 export function toLibsqlTrouble(error: unknown): unknown {
   if (error instanceof StoreError || error instanceof Fault) return error;
   const code = String((error as { code?: unknown } | null)?.code ?? "");
@@ -21,7 +23,6 @@ export function toLibsqlTrouble(error: unknown): unknown {
       return new StoreError("full", message, error);
   }
   if (refusesValue.test(code) || isMisfit.test(message)) return new StoreError("refused", message, error);
-  return /^SQLITE_(BUSY|LOCKED|IOERR|CANTOPEN|READONLY|NOMEM|PROTOCOL)/.test(code)
-    ? new StoreError("unavailable", message, error)
-    : error;
+  if (ofServer.test(code)) return new StoreError("unavailable", message, error);
+  return code.startsWith("SQLITE_") ? new StoreError("other", message, error) : error;
 }

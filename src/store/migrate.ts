@@ -148,10 +148,12 @@ async function make(session: Session, { base }: StoreSchema, clock: Clock): Prom
     await runAll(session, base.statements(engine));
   } catch (error) {
     // PostgreSQL says it in its own language, SQLite in English.
-    if (!(error instanceof Error && (codeOf(error) === "42P07" || error.message.includes("already exists"))))
+    if (
+      !(error instanceof StoreError && (codeOf(error) === "42P07" || error.detail.includes("already exists")))
+    )
       throw error;
     throw refused(
-      `the database has tables of svc, but no record of migrations (${error.message}): restore a backup, or choose an empty database`,
+      `the database has tables of svc, but no record of migrations (${error.detail}): restore a backup, or choose an empty database`,
       error,
     );
   }

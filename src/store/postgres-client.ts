@@ -5,7 +5,7 @@ import type { Clock } from "../kit/clock.ts";
 import type { Log } from "../kit/log.ts";
 import type { Bound } from "../kit/sql.ts";
 import type { Pooled } from "./pool.ts";
-import { codeOf, isConnectionLoss, toPostgresTrouble } from "./postgres-errors.ts";
+import { isConnectionLoss, lacksRight, toPostgresTrouble } from "./postgres-errors.ts";
 import { StoreError } from "./store.ts";
 
 export interface Limits {
@@ -233,7 +233,7 @@ export async function openClient(options: PostgresClientOptions): Promise<Postgr
     if (/unsupported startup parameter/.test(String((error as Error).message)))
       throw pooled((error as Error).message, error);
     const trouble = toPostgresTrouble(error);
-    throw trouble instanceof StoreError
+    throw trouble instanceof StoreError && trouble.trouble !== "other"
       ? trouble
       : new StoreError("unavailable", `the database refuses: ${(error as Error).message}`, error);
   } finally {
@@ -246,7 +246,7 @@ async function lowerDeadlockTimeout(client: PostgresClient): Promise<boolean> {
     await client.ask(`SET deadlock_timeout = '${deadlockTimeout}'`, [], false);
     return true;
   } catch (error) {
-    if (codeOf(error) === "42501") return false;
+    if (lacksRight(error)) return false;
     throw error;
   }
 }

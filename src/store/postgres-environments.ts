@@ -16,7 +16,7 @@ import {
   waitingOfOneMax,
 } from "./environment-faults.ts";
 import { type DatabaseTls, openClient } from "./postgres-client.ts";
-import { codeOf, toPostgresTrouble } from "./postgres-errors.ts";
+import { refusesLogin, toPostgresTrouble } from "./postgres-errors.ts";
 import { PostgresFolds } from "./postgres-folds.ts";
 import type { Primary } from "./postgres-primary.ts";
 import { type EnvironmentLogins, type Login, PostgresRoles, type Sealing } from "./postgres-roles.ts";
@@ -117,7 +117,7 @@ export class PostgresEnvironments implements EnvironmentDatabases {
       return new PostgresSeat(await this.#connect(await this.#roles.of(environmentId), which), clock);
     } catch (error) {
       // Another node renewed the passwords, or the roles were not in a restored dump.
-      if (!/^(28|3D)/.test(codeOf((error as { cause?: unknown }).cause) ?? "")) throw error;
+      if (!refusesLogin(error)) throw error;
       this.#roles.forget(environmentId);
       return new PostgresSeat(await this.#connect(await this.#roles.of(environmentId), which), clock);
     }

@@ -9,8 +9,12 @@ interface DriverError {
 
 const sqlState = /^(?=.*\d)[0-9A-Z]{5}$/;
 
-/** The five characters of a server's refusal, or the driver's word: `CONNECTION_CLOSED`, `ECONNREFUSED`. */
+/**
+ * The five characters of a server's refusal, or the driver's word: `CONNECTION_CLOSED`, `ECONNREFUSED`. Of an
+ * error that the port has named already, those of its cause.
+ */
 export function codeOf(error: unknown): string | undefined {
+  if (error instanceof StoreError) return codeOf(error.cause);
   const code = (error as DriverError | null | undefined)?.code;
   return typeof code === "string" ? code : undefined;
 }
@@ -26,6 +30,12 @@ export const isConflict = (error: unknown): boolean =>
 /** A role that lacks a right or a function, and a server that lacks it, as some services do. */
 export const mayNotAsk = (error: unknown): boolean => /^(42|0A)/.test(codeOf(error) ?? "");
 
+/** A role, a password or a database that the server does not take is no outage of it. */
+export const refusesLogin = (error: unknown): boolean => /^(28|3D)/.test(codeOf(error) ?? "");
+
+export const lacksRight = (error: unknown): boolean => codeOf(error) === "42501";
+export const lacksTable = (error: unknown): boolean => codeOf(error) === "42P01";
+
 /** Not an answer of the server: the connection is of no use any more. */
 export function isConnectionLoss(error: unknown): boolean {
   const code = codeOf(error);
@@ -39,7 +49,7 @@ function markOf(message: string): string | undefined {
   return start < 0 || end <= start ? undefined : message.slice(start + markPrefix.length, end);
 }
 
-/** What the port promises to throw; an error that it does not name stays as it is, a defect. */
+/** What the port promises to throw; an error that has no code is none of the database, and stays a defect. */
 export function toPostgresTrouble(error: unknown): unknown {
   if (error instanceof StoreError || error instanceof Fault) return error;
   const { constraint_name: constraint, message } = (error ?? {}) as DriverError;
@@ -67,9 +77,11 @@ export function toPostgresTrouble(error: unknown): unknown {
     // A server that only reads: a standby after a failover.
     case "25006":
       return new StoreError("unavailable", text, error);
-    default:
+    default: {
       if (isConnectionLoss(error) || ofServer.test(code)) return new StoreError("unavailable", text, error);
-      return refusesValue.test(code) ? new StoreError("refused", text, error) : error;
+      const isRefused = refusesValue.test(code) || (code === "XX000" && isTooLarge.test(text));
+      return new StoreError(isRefused ? "refused" : "other", text, error);
+    }
   }
 }
 
@@ -78,6 +90,8 @@ const ofServer = /^(53|58)/;
 
 /**
  * SQLSTATE classes that only a statement's value can cause: 22 data exceptions, 23 constraints, 44 checks of
- * views, 54 program limits (an index row over 2,704 bytes). XX000 is also that of a value over a gigabyte.
+ * views, 54 program limits (an index row over 2,704 bytes).
  */
-const refusesValue = /^(22|23|44|54|XX000)/;
+const refusesValue = /^(22|23|44|54)/;
+/** A value over a gigabyte; PostgreSQL does not translate this text either. */
+const isTooLarge = /^invalid memory alloc request size/;

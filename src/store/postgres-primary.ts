@@ -4,7 +4,7 @@ import { systemIds } from "../kit/ids.ts";
 import type { Log } from "../kit/log.ts";
 import { ConnectGate } from "./connect-gate.ts";
 import { type DatabaseTls, openClient, type PostgresClient } from "./postgres-client.ts";
-import { codeOf, mayNotAsk } from "./postgres-errors.ts";
+import { mayNotAsk, refusesLogin } from "./postgres-errors.ts";
 import { Lineage, type PrimaryServer } from "./postgres-lineage.ts";
 import { NotWritable, StoreError } from "./store.ts";
 
@@ -23,9 +23,6 @@ interface FoundHost {
 const identity = `SELECT pg_is_in_recovery() AS standby, current_database() AS database, system_identifier::text AS system,
   CASE WHEN NOT pg_is_in_recovery() THEN pg_walfile_name(pg_current_wal_lsn()) END AS wal FROM pg_control_system()`;
 const withoutIdentity = "SELECT pg_is_in_recovery() AS standby";
-
-/** A role or a password that is refused is no outage of the server. */
-const refusesLogin = (error: unknown) => /^(28|3D)/.test(codeOf((error as { cause?: unknown }).cause) ?? "");
 
 /** Of connections that only ask a server who it is. */
 const lookLimits = { statementMs: 1_000, lockMs: 1_000, idleInTransactionMs: 1_000, connectMs: 1_000 };

@@ -5,7 +5,7 @@ import { sql } from "../kit/sql.ts";
 import { boundedName, gatheredName } from "./environment-databases.ts";
 import { environmentViews } from "./environment-views.ts";
 import { dropSchema, lostSchemas } from "./postgres-drops.ts";
-import { codeOf } from "./postgres-errors.ts";
+import { lacksRight } from "./postgres-errors.ts";
 import { type Session, type Store, StoreError } from "./store.ts";
 
 /** What a query may gather in one value, and how large a value: PostgreSQL's own bound is a gigabyte. */
@@ -202,10 +202,9 @@ export class PostgresRoles {
       if (made.isSuper) await this.#revokeOnce();
       return made.logins;
     } catch (error) {
-      const cause = error instanceof StoreError ? error.cause : error;
-      if (codeOf(cause) !== "42501") throw error;
-      const message = (cause as Error).message;
-      throw new Fault("failed_precondition", `the database refuses to make a role or a schema: ${message}`);
+      if (!(error instanceof StoreError) || !lacksRight(error)) throw error;
+      const { detail } = error;
+      throw new Fault("failed_precondition", `the database refuses to make a role or a schema: ${detail}`);
     }
   }
 

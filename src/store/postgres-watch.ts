@@ -4,7 +4,6 @@ import { gaugeKeptMs, gaugeWaitMsMax } from "../kit/limits.ts";
 import { type Metrics, secondsBuckets } from "../kit/metrics.ts";
 import type { Pool, Pooled } from "./pool.ts";
 import { codeOf } from "./postgres-errors.ts";
-import { StoreError } from "./store.ts";
 
 const labels = ["pool"] as const;
 
@@ -49,7 +48,7 @@ export function watchConflicts(metrics: Metrics): (error: unknown) => void {
   const serialization = conflicts("serialization");
   const lockTimeout = conflicts("lock_timeout");
   return (error) => {
-    const code = codeOf(error instanceof StoreError ? error.cause : error);
+    const code = codeOf(error);
     if (code === "40P01") deadlock.add();
     else if (code === "40001") serialization.add();
     else if (code === "55P03") lockTimeout.add();

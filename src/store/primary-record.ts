@@ -1,13 +1,13 @@
 import type { Instant } from "../kit/clock.ts";
 import { Fault } from "../kit/fault.ts";
 import { sql } from "../kit/sql.ts";
-import { codeOf } from "./postgres-errors.ts";
+import { lacksTable } from "./postgres-errors.ts";
 import type { Lineage, PrimaryServer } from "./postgres-lineage.ts";
 import type { Store } from "./store.ts";
 
 /** A database of an older version has no such table yet: the first start writes the row. */
 function unlessOlder(error: unknown): undefined {
-  if (codeOf(error) !== "42P01") throw error;
+  if (!lacksTable(error)) throw error;
 }
 
 /**

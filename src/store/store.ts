@@ -162,8 +162,11 @@ export type LeaderWrite = Store["write"];
  * What a driver's error means to the code above it. `cause` keeps the driver's own error for the log.
  * `refused`: the engine does not take a value of this statement (too long for an index, out of its type's
  * range, against a check): the same again fails again, and what shared the statement is not to blame.
+ * `other`: no value explains it (a table or a right that is missing, an index that is damaged, a statement
+ * that took too long), so that it is the database's own state until somebody mends it.
  */
 export type StoreTrouble =
+  | "other"
   | "unique"
   | "refused"
   | "lock_timeout"
@@ -207,11 +210,18 @@ export const raiseMark = (mark: string, detail: Sql): Sql =>
   sql`CAST(${markPrefix + mark}::text || ${detail} || ${sql.raw(`'${markEnd}'`)} AS bigint)`;
 
 /**
- * Whether one item may be why a flush of many failed, so that the others are tried without it. Troubles of
- * the database hit all items alike; others (a refused value, a Fault, a defect with one item) may not.
+ * Whether what was asked is why it failed: a value that the database refuses, a Fault, a defect. Asking for
+ * the same again is in vain then. All other errors are the database's own state, and pass.
+ */
+export const isOfRow = (error: unknown): boolean =>
+  !(error instanceof StoreError) || error.trouble === "refused" || error.trouble === "unique";
+
+/**
+ * Whether one item may be why a flush of many failed, so that the others are tried without it. Troubles that
+ * the port knows hit all items alike; of others nobody can tell.
  */
 export const isOfItem = (error: unknown): boolean =>
-  !(error instanceof StoreError) || error.trouble === "refused" || error.trouble === "unique";
+  isOfRow(error) || (error as StoreError).trouble === "other";
 
 /** Whether a flush waited too long for rows of another transaction: one environment's, so others go apart. */
 export const isStuck = (error: unknown): boolean =>

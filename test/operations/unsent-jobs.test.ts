@@ -122,6 +122,41 @@ describe.each(engines)("jobs that cannot be handed out, on %s", (engine) => {
     expect((await run(pinned)).error.code).toBe("DEFINITION_UNREADABLE");
   }, 120_000);
 
+  test("no run fails because a table is missing: it goes on when the table is back", async () => {
+    const definition = { id: "tabled", triggers: [{ event: "tabled.go" }] };
+    await rpc("RegisterFunction", definition);
+    const runId = await start("tabled.go");
+    await rpc("RegisterFunction", { ...definition, timeoutMs: 60_000 });
+    // From here on the node knows the second version alone.
+    await start("tabled.go");
+    const worker = pullWorker(server, "tabling");
+    await worker.register("tabled");
+    await change(sql`ALTER TABLE function_versions RENAME TO versions_away`);
+    try {
+      for (const tries of [1, triesMax, triesMax + 1]) {
+        if (tries === triesMax)
+          await change(sql`UPDATE run_history SET detail = ${JSON.stringify({ tries: tries - 1 })}
+            WHERE run_id = ${runId} AND type = 'run.released' AND sequence =
+              (SELECT history_count FROM executions WHERE run_id = ${runId})`);
+        await until(
+          async () => {
+            if ((await triesOf(runId)).at(-1) === tries) return true;
+            await worker.poll(10);
+            return false;
+          },
+          { about: `try ${tries}` },
+        );
+        await change(sql`UPDATE executions SET wake_at = ${Date.now()} WHERE run_id = ${runId}`);
+        await server.running.tick("workers.dispatch");
+      }
+    } finally {
+      await change(sql`ALTER TABLE versions_away RENAME TO function_versions`);
+    }
+    const back = await until(async () => (await worker.poll(1))[0], { about: "the job" });
+    expect((await worker.complete(back)).status).toBe(200);
+    expect((await run(runId)).status).toBe("RUN_STATUS_COMPLETED");
+  }, 120_000);
+
   test("a refusing endpoint of 6,000 characters fails its run at once, and has a breaker", async () => {
     const letters = Array.from({ length: 6_000 }, (_, at) =>
       String.fromCharCode(97 + ((at * at * 7 + at) % 26)),

@@ -1,5 +1,5 @@
 import type { Log } from "../../../kit/log.ts";
-import { StoreError } from "../../../store/store.ts";
+import { isOfItem } from "../../../store/store.ts";
 import type { CompletedStep } from "../runs/run.ts";
 import type { Runs } from "../runs/service.ts";
 import { UnsentJob } from "./unsent.ts";
@@ -31,19 +31,16 @@ async function readOneByOne(
   error: unknown,
 ): Promise<StepsOfRuns> {
   const steps = new Map<string, readonly CompletedStep[] | UnsentJob>();
-  let away = isAway(error) ? error : undefined;
+  // Where the database is in trouble, reading another run would fail, too.
+  let away = isOfItem(error) ? undefined : error;
   for (const runId of runIds) {
     try {
       if (away) throw away;
       steps.set(runId, (await runs.completedSteps([runId])).get(runId) ?? []);
     } catch (cause) {
-      if (isAway(cause)) away = cause;
+      if (!isOfItem(cause)) away = cause;
       steps.set(runId, new UnsentJob("STEPS_UNREADABLE", "the run's completed steps cannot be read", cause));
     }
   }
   return steps;
 }
-
-/** The database is in trouble, not the run: reading another run would fail, too. */
-const isAway = (error: unknown): error is StoreError =>
-  error instanceof StoreError && error.trouble !== "refused";

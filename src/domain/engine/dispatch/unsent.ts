@@ -1,10 +1,8 @@
 import type { Log } from "../../../kit/log.ts";
-import { StoreError } from "../../../store/store.ts";
+import { isOfRow } from "../../../store/store.ts";
 import { type Job, leaseHashOf } from "../jobs/rules.ts";
 import { deniedCodes } from "../runs/rules.ts";
 import type { Runs } from "../runs/service.ts";
-
-const isPassing = (cause: unknown): boolean => cause instanceof StoreError && cause.trouble !== "refused";
 
 /** Why a job cannot be sent to a worker; `code` becomes the error code of the run if it fails for this. */
 export class UnsentJob extends Error {
@@ -15,7 +13,7 @@ export class UnsentJob extends Error {
     super(message, { cause });
     this.name = "UnsentJob";
     this.code = code;
-    this.isPassing = ofWorker.includes(code) || isPassing(cause);
+    this.isPassing = ofWorker.includes(code) || !isOfRow(cause);
   }
 }
 
@@ -70,7 +68,7 @@ export function openUnsent({ runs, log, underWay }: UnsentDeps) {
     const cause = known ? known.cause : error;
     const { tries, failed } = await runs.putOff(
       { environmentId, runId, executionSeq, leaseHash: leaseHashOf(job.leaseToken) },
-      { code, message, isPassing: known ? known.isPassing : isPassing(error) },
+      { code, message, isPassing: known ? known.isPassing : !isOfRow(error) },
     );
     log.warn(failed ? "job.unsendable" : "job.put_off", { runId, functionId, code, tries, error: cause });
   }

@@ -1,6 +1,5 @@
 import type { Clock } from "../../../kit/clock.ts";
-import { Fault } from "../../../kit/fault.ts";
-import { type Basics, StoreError } from "../../../store/store.ts";
+import { type Basics, isOfRow } from "../../../store/store.ts";
 import { type Batch, Batches } from "./batches.ts";
 import { type AuditPolicy, entryOf, isDenied, isRecorded } from "./entry.ts";
 import { auditCallersKeptMax, auditDenialsMax, auditGatherMs } from "./limits.ts";
@@ -53,12 +52,6 @@ const leftAfterMs = 30_000;
 /** A batch that is refused this often is tried row by row. */
 const triesMax = 3;
 
-/** Whether a row may be why the store does not take it. Rows wait for the end of all other errors. */
-function isOfRow(error: unknown): boolean {
-  if (error instanceof StoreError) return error.trouble === "refused" || error.trouble === "marked";
-  return error instanceof Fault || (error as { code?: unknown } | undefined)?.code === undefined;
-}
-
 export function openRecorder(deps: RecorderDeps) {
   const { clock, ids, log, policy, spool, append, platformOrgId, flushIn } = deps;
   const batches = new Batches({ spool, log });
@@ -97,6 +90,7 @@ export function openRecorder(deps: RecorderDeps) {
     try {
       await append(entries, { again });
     } catch (error) {
+      // Rows wait for the end of what none of them is to blame for.
       if (!isOfRow(error) || batch.tries < triesMax) throw error;
       for (const entry of entries)
         await append([entry], { again: true }).catch((cause: unknown) => {

@@ -1,7 +1,7 @@
 import type { Clock } from "../../../../kit/clock.ts";
 import { missing } from "../../../../kit/fault.ts";
 import type { Ids } from "../../../../kit/ids.ts";
-import { isOfItem, type Session, StoreError } from "../../../../store/store.ts";
+import { isOfRow, type Session, StoreError } from "../../../../store/store.ts";
 import type { FunctionRecord } from "../../functions/definition.ts";
 import type { StartedRun } from "../../runs/create.ts";
 import type { NewRun, QueueHint } from "../../runs/run.ts";
@@ -143,7 +143,7 @@ async function settle(deps: ReplayTurnDeps, held: HeldReplay, found: Settling): 
   try {
     await commit(deps, held, found);
   } catch (error) {
-    if (!(error instanceof StoreError && isOfItem(error)) || found.starts.length === 0) throw error;
+    if (!(error instanceof StoreError && isOfRow(error)) || found.starts.length === 0) throw error;
     const [first, ...rest] = found.starts;
     if (rest.length === 0) {
       await commit(deps, held, { ...found, starts: [{ ...first!, error: errorText(error.message) }] });
