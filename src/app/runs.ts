@@ -48,6 +48,7 @@ import { openStepFrames } from "../domain/realtime/pubsub/step-frames.ts";
 import type { Flow } from "../domain/record/flow/service.ts";
 import { type LoopOptions, Waker } from "../kit/loop.ts";
 import { everyNodeSays } from "../nodes/every-node.ts";
+import { guardOf } from "./outward.ts";
 import type { Host, PartShape } from "./part.ts";
 
 export interface RunsNeeds {
@@ -145,7 +146,7 @@ export function openRunsPart(host: Host, { publishQueued, flow, secretValues }: 
   const cron = cronHints(host);
   const pins = pinsOf(host, { definitions, onQueued, onMoved: runFrames.moved });
   const functions = openFunctions({
-    ...{ store, clock, ids, log },
+    ...{ store, clock, ids, log, guard: guardOf(config) },
     activated: (target) => onQueued([target]),
     cancelQueued: runs.cancelQueued,
     cancelled: runs.cancelled,

@@ -20,9 +20,9 @@ import { sendersMax } from "../domain/integrations/deliveries/limits.ts";
 import { toolCallsOfAllMax } from "../domain/integrations/tools/limits.ts";
 import type { LogSequences } from "../domain/log/core/sequences.ts";
 import { secretFrames } from "../domain/realtime/pubsub/lifecycle-frames.ts";
-import { addressGuard } from "../kit/addresses.ts";
 import { reportBytesMax } from "../kit/limits.ts";
 import { everyNodeSays } from "../nodes/every-node.ts";
+import { guardOf } from "./outward.ts";
 import type { Host, PartShape } from "./part.ts";
 import type { RunsPart } from "./runs.ts";
 
@@ -73,8 +73,7 @@ export function openWorkersPart(host: Host, { runsPart, keyring, secretValues, s
     announce: runsPart.publishWorker,
   });
   const breakers = openBreakers({ store, clock, log });
-  /** Which addresses we may be told to call. */
-  const guard = addressGuard(config.pushAllowPrivate ?? (config.dev ? ["127.0.0.0/8", "::1"] : []));
+  const guard = guardOf(config);
   const push = openPush({
     ...{ store, clock, log, metrics, nodeId, assignments, breakers, definitionAt },
     call: openEndpointCaller({ clock, guard, answerBytesMax: reportBytesMax, mend: mendErrors }),

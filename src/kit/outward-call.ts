@@ -21,6 +21,22 @@ export function requireCallableUrl(field: string, text: string): void {
   if (url.username !== "" || url.password !== "") throw invalid(field, "must not contain credentials");
 }
 
+const networkRefused = "is in a network that must not be called (see SVC_PUSH_ALLOW_PRIVATE)";
+
+/** The host of a URL, of IPv6 without its brackets. */
+const bareHost = (hostname: string): string => hostname.replace(/^\[|\]$/g, "");
+
+/**
+ * Throws the fault that names the field where every call would be refused for the address. What a name leads
+ * to is known only when it is called, but for `localhost`.
+ */
+export function requireAllowedHost(field: string, url: string, guard: AddressGuard): void {
+  const host = bareHost(new URL(url).hostname);
+  const addresses = /^(.*\.)?localhost\.?$/.test(host) ? ["127.0.0.1", "::1"] : isIP(host) ? [host] : [];
+  if (addresses.length > 0 && !addresses.some((address) => guard.allows(address)))
+    throw invalid(field, `its address ${networkRefused}`);
+}
+
 export interface OutwardCall {
   url: string;
   /** Sent unchanged, because a signature covers its bytes. Without one the call is a GET. */
@@ -63,14 +79,12 @@ export function openOutwardCaller({ clock, guard, resolve = resolveAll }: Outwar
    * order.
    */
   async function addressOf(host: string): Promise<string> {
-    const bare = host.replace(/^\[|\]$/g, "");
+    const bare = bareHost(host);
     const addresses = isIP(bare) ? [bare] : await resolve(bare).catch(() => []);
     const [first] = addresses;
     if (first === undefined) throw new TransportFailure("the host's name cannot be resolved");
     if (!addresses.every((address) => guard.allows(address)))
-      throw new TransportFailure(
-        "the host's address is in a network that must not be called (see SVC_PUSH_ALLOW_PRIVATE)",
-      );
+      throw new TransportFailure(`the host's address ${networkRefused}`);
     return first;
   }
 

@@ -28,7 +28,7 @@ describe.each(engines)("the list of functions on %s", (engine) => {
     sibling = made.key;
     for (const id of ["one", "two", "three", "four", "five"])
       await rpc("RegisterFunction", { id, name: `Say ${id} 100%` });
-    await rpc("RegisterFunction", { id: "pushed", endpointUrl: "http://localhost:1/" });
+    await rpc("RegisterFunction", { id: "pushed", endpointUrl: "http://svc.invalid:1/" });
     await rpc("RegisterFunction", { id: "one", name: "Say one 100%" }, sibling);
     await rpc("UpdateFunctionStatus", { id: "two", status: "paused" });
     await rpc("UpdateFunctionStatus", { id: "three", status: "archived" });

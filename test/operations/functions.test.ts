@@ -107,7 +107,7 @@ describe.each(engines)("functions on %s", (engine) => {
       retryAttempts: 4,
       timeoutMs: 1_000,
       cancelOn: [{ event: "b", match: "$.data.id" }],
-      endpointUrl: "http://localhost:1/run",
+      endpointUrl: "http://svc.invalid:1/run",
     });
     expect(given).toMatchObject({ executionMode: "EXECUTION_MODE_PUSH" });
     const { status: _status, version: _version, createdAt: _created, updatedAt: _updated, ...sent } = given;

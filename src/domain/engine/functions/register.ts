@@ -1,7 +1,9 @@
+import type { AddressGuard } from "../../../kit/addresses.ts";
 import { CelError } from "../../../kit/cel/cel.ts";
 import type { Clock } from "../../../kit/clock.ts";
 import { invalid } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
+import { requireAllowedHost } from "../../../kit/outward-call.ts";
 import { type Basics, type Session, StoreError } from "../../../store/store.ts";
 import type { DeclaredAttribute } from "../attributes/rules.ts";
 import { readMatch } from "../waits/rules.ts";
@@ -14,6 +16,8 @@ import { changesClaims, laneLimitOf } from "./start-options.ts";
 export interface RegisterDeps extends Basics<"store" | "log"> {
   clock: Pick<Clock, "now">;
   ids: Pick<Ids, "next">;
+  /** Which addresses endpoints may have. */
+  guard?: AddressGuard;
   /**
    * Called after the commit of a function whose limit has changed; `before` is undefined when it had none.
    */
@@ -49,6 +53,7 @@ export async function registerFunction(
   actorId: string,
 ): Promise<{ record: FunctionRecord; created: boolean; notices: string[] }> {
   const wanted = definitionOf(input);
+  if (wanted.endpointUrl && deps.guard) requireAllowedHost("endpointUrl", wanted.endpointUrl, deps.guard);
   requireMatches(wanted);
   await deps.requireRoomFor?.(environmentId, wanted);
   const now = deps.clock.now();
