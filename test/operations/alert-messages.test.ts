@@ -212,10 +212,31 @@ describe.each(engines)("messages of alerts on %s", (engine) => {
     const [alert] = await found(name, (alerts) => alerts.length === 1);
     await ok("AlertService", "ResolveAlert", { id: alert!.id });
     await looked(name);
-    await silence();
     await looked(name);
     expect(kinds(name)).toHaveLength(2);
+    expect(await dueAt()).toBe(until.getTime());
+    await silence();
+    await told(name, "alert.resolved");
     await trouble(false);
+    await drop(name);
+  });
+
+  test("who was told of an alert before a silence is told after it that the alert was over in it", async () => {
+    const { ok, put, found, kinds, told, drop, looked, trouble, fresh } = world;
+    const name = fresh();
+    await trouble(true);
+    await put(name, { condition: "projection_error" });
+    await told(name, "alert.opened");
+    await found(name, ([first]) => first?.deliveries?.[0]?.state === "sent");
+    const until = new Date(Date.now() + 3_600_000).toISOString();
+    await ok("AlertService", "SilenceAlertRule", { name, until });
+    await trouble(false);
+    await looked(name);
+    await found(name, ([first]) => first?.state === "resolved");
+    expect(kinds(name)).toEqual(["alert.opened"]);
+    await ok("AlertService", "SilenceAlertRule", { name });
+    await told(name, "alert.resolved");
+    expect(kinds(name)).toEqual(["alert.opened", "alert.resolved"]);
     await drop(name);
   });
 

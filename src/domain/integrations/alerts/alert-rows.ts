@@ -112,12 +112,12 @@ export interface NextTold extends ToldKey {
 export async function putDeliveries(
   session: Session,
   list: readonly NextTold[],
-  now: Instant,
+  dueAt: Instant,
 ): Promise<void> {
   if (list.length === 0) return;
   const texts = (of: (row: NextTold) => string) => column.text(list.map(of));
   await session.run(sql`INSERT INTO alert_deliveries AS d (${told})
-    SELECT environment_id, alert_id, target, shown, kind, 1, 'waiting', 0, ${sql.bigint(now)}, NULL,
+    SELECT environment_id, alert_id, target, shown, kind, 1, 'waiting', 0, ${sql.bigint(dueAt)}, NULL,
       CAST(NULL AS BIGINT)
     FROM ${session.seams.rowsFrom("v", {
       ...{ environment_id: texts((row) => row.environment_id), alert_id: texts((row) => row.alert_id) },

@@ -20,7 +20,7 @@ import {
   shownTarget,
 } from "./rules.ts";
 import type { SendAlerts } from "./sender.ts";
-import { isSilent, messagesOf } from "./state.ts";
+import { messagesOf, toldFrom } from "./state.ts";
 import { openTargets, placeOf } from "./targets.ts";
 
 export interface AlertsDeps extends Basics<"store" | "clock"> {
@@ -202,8 +202,8 @@ function openFound({ store, clock, sendIn }: AlertsDeps) {
         const isOver = conditionOf(rule.condition).happens === true;
         const after = { ...alert, resolved_at: now, resolved_by: by, ...(isOver && { ended_at: now }) };
         await alertRows.putAlerts(session, [after]);
-        if (alert.told_at !== null && !isSilent(rule, now))
-          await alertRows.putDeliveries(session, messagesOf(rule, after, "resolved"), now);
+        if (alert.told_at !== null)
+          await alertRows.putDeliveries(session, messagesOf(rule, after, "resolved"), toldFrom(rule, now));
         return after;
       });
       sendIn(0);

@@ -16,7 +16,9 @@ export const messagesOf = (
     ...{ environment_id, alert_id, target, shown, kind },
   }));
 
-export const isSilent = ({ silenced_until }: RuleRow, now: Instant): boolean => (silenced_until ?? 0) > now;
+/** When targets are told what is decided now: a silence keeps it until its end. */
+export const toldFrom = ({ silenced_until }: RuleRow, now: Instant): Instant =>
+  Math.max(silenced_until ?? 0, now);
 
 /**
  * What a look means for the alerts of a rule, whose row is held: one state is one alert, so that no two
@@ -34,9 +36,11 @@ export async function applyLook(
   let room = happens || look.isCut ? alertSubjectsMax - lasting.size : alertSubjectsMax;
   const changed: rows.AlertRow[] = [];
   const told: rows.NextTold[] = [];
+  const tellAt = toldFrom(rule, now);
 
   const write = (alert: rows.AlertRow, kind: MessageKind | undefined) => {
-    const isTold = kind !== undefined && !isSilent(rule, now);
+    // Who was told of an alert hears of its end, after the silence: nothing would tell of it later.
+    const isTold = kind === "resolved" || (kind !== undefined && tellAt === now);
     changed.push(isTold ? { ...alert, told_at: now } : alert);
     if (isTold) told.push(...messagesOf(rule, alert, kind));
   };
@@ -61,7 +65,7 @@ export async function applyLook(
     }
   }
   await rows.putAlerts(session, changed);
-  await rows.putDeliveries(session, told, now);
+  await rows.putDeliveries(session, told, tellAt);
   return told.length > 0;
 }
 
