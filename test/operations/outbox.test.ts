@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { sql } from "../../src/kit/sql.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
 import { openSocket, type TestSocket } from "../support/sockets.ts";
+import { lookerKey } from "../support/thing-doors.ts";
 import { until } from "../support/until.ts";
 
 const list = "/api/v1/outbox/dead-letter";
@@ -214,6 +215,34 @@ describe.each(engines)("outbox on %s", (engine) => {
     expect((await letters()).body.items).toHaveLength(1);
     await server.api(`${list}/${eventId}`, { method: "DELETE" });
   }, 120_000);
+
+  test("a dead letter of an event that a policy hides is as one that is not there", async () => {
+    const { key } = await lookerKey(server, "letters", {
+      ...{ actions: "events:subscribe", resources: "event:*:secret.*" },
+    });
+    await server.running.domain.store.write((session) =>
+      session.run(sql`INSERT INTO outbox (id, environment_id, event_id, topic, kind, payload, metadata, created_at,
+          attempts, due_at, dead_at)
+        VALUES ('ob_hidden', 'env_default', 'evt_hidden', 'events:secret.told', 'mirror', '{}', '{}', 1, 10, 1, 1),
+          ('ob_shown', 'env_default', 'evt_shown', 'events:told', 'mirror', '{}', '{}', 1, 10, 1, 1)`),
+    );
+    const ids = async () => (await letters("env=env_default", { key })).body.items.map((row: Row) => row.id);
+    expect(await ids()).toEqual(["ob_shown"]);
+    for (const [method, path] of [
+      ["DELETE", ""],
+      ["POST", "/requeue"],
+    ] as const) {
+      const hidden = await server.api(`${list}/evt_hidden${path}`, { method, key });
+      const absent = await server.api(`${list}/evt_absent${path}`, { method, key });
+      expect(hidden.status).toBe(404);
+      expect(hidden.body).toEqual(
+        JSON.parse(JSON.stringify(absent.body).replaceAll("evt_absent", "evt_hidden")),
+      );
+    }
+    expect((await letters()).body.items).toHaveLength(2);
+    expect((await server.api(`${list}/evt_shown`, { method: "DELETE", key })).status).toBe(200);
+    expect((await server.api(`${list}/evt_hidden`, { method: "DELETE" })).status).toBe(200);
+  });
 
   test("an entry that nobody tries shows in the integrity report", async () => {
     const { store } = server.running.domain;

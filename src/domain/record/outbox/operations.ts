@@ -1,12 +1,12 @@
 import { Type } from "@sinclair/typebox";
-import { thingsOfMessage } from "../../../gate/things.ts";
+import { actionsThatShow, screenOfKinds, thingsOfMessage } from "../../../gate/things.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
 import { described, shape } from "../../../kit/described.ts";
 import { invalid } from "../../../kit/fault.ts";
 import { namedEnvironment } from "../../../kit/named-environment.ts";
-import { listed, type Operation, type RestRequest, unary } from "../../../kit/operation.ts";
+import { type Call, listed, type Operation, type RestRequest, unary } from "../../../kit/operation.ts";
 import { deadLettersMax, deadLettersOffsetMax } from "./limits.ts";
-import type { Outbox, OutboxEntry } from "./service.ts";
+import type { HidesLetter, Outbox, OutboxEntry } from "./service.ts";
 
 const text = Type.String();
 const instant = Type.String({ format: "date-time" });
@@ -79,6 +79,13 @@ const Result = Type.Object({
   result: described(text, "What was done: `requeued` or `discarded`."),
 });
 const about = ({ eventID }: { eventID: string }) => [eventID];
+const hiding = actionsThatShow("event", "stream");
+
+/** Which letters policies keep from the caller, in the list too. */
+async function hiderOf(call: Call): Promise<HidesLetter> {
+  const screen = await screenOfKinds(call, "event", "stream");
+  return async (letter) => (await screen?.refusalOf(thingsOfMessage(letter))) !== undefined;
+}
 
 export const outboxOperations = (outbox: Outbox): Operation[] => [
   unary({
@@ -119,14 +126,14 @@ export const outboxOperations = (outbox: Outbox): Operation[] => [
     action: "outbox:manage",
     summary:
       "Tries every dead letter of the event anew, with all its attempts. A delayed event is emitted and a group's delivery handed out again, or the answer says why not.",
-    alsoAsks: ["events:emit"],
+    alsoAsks: ["events:emit", ...hiding],
     input: Target,
     output: Result,
     about,
     rest: "POST /api/v1/outbox/dead-letter/{eventID}/requeue",
     async handle({ eventID }, call) {
       const screen = await call.screen("events:emit", "event");
-      await outbox.requeue(call.environmentId, eventID, async (topic) => {
+      await outbox.requeue(call.environmentId, eventID, await hiderOf(call), async (topic) => {
         const refusal = await screen?.refusalOf([topic.replace(/^events:/, ""), topic]);
         if (refusal) throw refusal;
       });
@@ -137,12 +144,13 @@ export const outboxOperations = (outbox: Outbox): Operation[] => [
     name: "outbox.discard",
     action: "outbox:manage",
     summary: "Gives the event's dead letters up; the event itself stays.",
+    alsoAsks: hiding,
     input: Target,
     output: Result,
     about,
     rest: "DELETE /api/v1/outbox/dead-letter/{eventID}",
     async handle({ eventID }, call) {
-      await outbox.discard(call.environmentId, eventID);
+      await outbox.discard(call.environmentId, eventID, await hiderOf(call));
       return { event_id: eventID, result: "discarded" };
     },
   }),

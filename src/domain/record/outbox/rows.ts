@@ -11,7 +11,6 @@ import {
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import type { Session, Store, StoreReader } from "../../../store/store.ts";
 import type { RowOf } from "../../../store/tables/row.ts";
-import { givenUpKinds } from "./rules.ts";
 
 export interface OutboxRow
   extends RowOf<
@@ -90,33 +89,33 @@ export async function deadLetters(
   return { items: await reader.all<OutboxRow>(page(fields, length)), left: sizes.length - length };
 }
 
-/** Makes every dead letter of the event due again; answers how many. */
-export const requeue = (
-  session: Session,
-  environmentId: string,
-  eventId: string,
-  now: Instant,
-): Promise<number> =>
-  session.run(sql`UPDATE outbox SET attempts = 0, dead_at = NULL, due_at = ${sql.bigint(now)}
-    WHERE environment_id = ${environmentId} AND event_id = ${eventId} AND dead_at IS NOT NULL
-      AND kind NOT IN ${sql.list(givenUpKinds)}`);
-
-/** The dead letters that wait for no bus. */
-export const givenUpLetters = (
+/** The dead letters of the event. */
+export const lettersOf = (
   reader: StoreReader,
   environmentId: string,
   eventId: string,
 ): Promise<OutboxRow[]> =>
   reader.all(sql`SELECT ${fields} FROM outbox
-    WHERE environment_id = ${environmentId} AND event_id = ${eventId} AND dead_at IS NOT NULL
-      AND kind IN ${sql.list(givenUpKinds)} ORDER BY id`);
+    WHERE environment_id = ${environmentId} AND event_id = ${eventId} AND dead_at IS NOT NULL ORDER BY id`);
 
-export const deleteLetter = (session: Session, id: string): Promise<number> =>
-  session.run(sql`DELETE FROM outbox WHERE id = ${id}`);
+const dead = (session: Session, environmentId: string, ids: readonly string[]): Sql =>
+  sql`id ${session.seams.among(column.text(ids))} AND environment_id = ${environmentId} AND dead_at IS NOT NULL`;
 
-export const discard = (session: Session, environmentId: string, eventId: string): Promise<number> =>
-  session.run(sql`DELETE FROM outbox
-    WHERE environment_id = ${environmentId} AND event_id = ${eventId} AND dead_at IS NOT NULL`);
+/** Makes these dead letters due again; answers how many. */
+export const requeue = (
+  session: Session,
+  environmentId: string,
+  ids: readonly string[],
+  now: Instant,
+): Promise<number> =>
+  session.run(sql`UPDATE outbox SET attempts = 0, dead_at = NULL, due_at = ${sql.bigint(now)}
+    WHERE ${dead(session, environmentId, ids)}`);
+
+export const deleteLetters = (
+  session: Session,
+  environmentId: string,
+  ids: readonly string[],
+): Promise<number> => session.run(sql`DELETE FROM outbox WHERE ${dead(session, environmentId, ids)}`);
 
 export const forgetDead = (session: Session, before: Instant, limit: number): Promise<number> =>
   session.run(sql`DELETE FROM outbox WHERE id IN (

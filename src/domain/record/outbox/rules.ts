@@ -13,8 +13,7 @@ export type EntryKind = (typeof entryKinds)[number];
  * What waits for no bus, and is a dead letter from the beginning. `delayed`: a delayed event that was refused
  * at its time. `group`: a delivery that a consumer group gave up.
  */
-export const givenUpKinds = ["delayed", "group"] as const;
-export type GivenUpKind = (typeof givenUpKinds)[number];
+export type GivenUpKind = "delayed" | "group";
 export type LetterKind = EntryKind | GivenUpKind;
 
 /** An entry before it is inserted with its fact. */

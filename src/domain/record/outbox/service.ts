@@ -30,6 +30,9 @@ export type Outbox = ReturnType<typeof openOutbox>;
 
 export type Redo = (letter: rows.OutboxRow, permit: PermitName) => Promise<void>;
 
+/** Whether the caller may not know of the letter. */
+export type HidesLetter = (letter: rows.OutboxRow) => Promise<boolean>;
+
 /** Throws where the caller may not do this to what has the name. */
 export type PermitName = (name: string) => Promise<void>;
 
@@ -87,6 +90,14 @@ export function openOutbox(deps: OutboxDeps) {
     }
   }
 
+  async function shownLetters(environmentId: string, eventId: string, hides: HidesLetter) {
+    const shown: rows.OutboxRow[] = [];
+    for (const letter of await rows.lettersOf(store, environmentId, eventId))
+      if (!(await hides(letter))) shown.push(letter);
+    if (shown.length === 0) throw missing("dead letter", eventId);
+    return shown;
+  }
+
   return {
     /**
      * Inserts an entry in the transaction of its fact. Call the answer after the commit: it sends the entry
@@ -132,18 +143,21 @@ export function openOutbox(deps: OutboxDeps) {
     },
 
     /**
-     * Throws `not_found` when the event has no dead letter. A delayed event is emitted and a group gets its
-     * delivery again, once `permit` allows the topic; what refuses it is thrown, and it stays a dead letter.
+     * Throws `not_found` when the event has no dead letter that the caller sees. A delayed event is emitted
+     * and a group gets its delivery again, once `permit` allows the topic; what refuses it is thrown, and it
+     * stays a dead letter.
      */
-    async requeue(environmentId: string, eventId: string, permit: PermitName) {
+    async requeue(environmentId: string, eventId: string, hides: HidesLetter, permit: PermitName) {
       const at = clock.now();
-      const givenUp = await rows.givenUpLetters(store, environmentId, eventId);
+      const letters = await shownLetters(environmentId, eventId, hides);
+      const givenUp = letters.filter(({ kind }) => redos.has(kind));
       for (const letter of givenUp) {
         await permit(letter.topic);
         await redos.get(letter.kind)!(letter, permit);
-        await store.write((session) => rows.deleteLetter(session, letter.id));
+        await store.write((session) => rows.deleteLetters(session, environmentId, [letter.id]));
       }
-      const count = await store.write((session) => rows.requeue(session, environmentId, eventId, at));
+      const ids = letters.flatMap(({ kind, id }) => (redos.has(kind) ? [] : [id]));
+      const count = await store.write((session) => rows.requeue(session, environmentId, ids, at));
       if (count + givenUp.length === 0) throw missing("dead letter", eventId);
       deps.relayIn(0);
       announce({ change: "requeued", environmentId, eventId, at });
@@ -152,8 +166,9 @@ export function openOutbox(deps: OutboxDeps) {
     /** Who does again what was given up, from its dead letter; asked by `requeue`. */
     redoneBy: (kind: GivenUpKind, redo: Redo) => void redos.set(kind, redo),
 
-    async discard(environmentId: string, eventId: string) {
-      const count = await store.write((session) => rows.discard(session, environmentId, eventId));
+    async discard(environmentId: string, eventId: string, hides: HidesLetter) {
+      const ids = (await shownLetters(environmentId, eventId, hides)).map(({ id }) => id);
+      const count = await store.write((session) => rows.deleteLetters(session, environmentId, ids));
       if (count === 0) throw missing("dead letter", eventId);
       announce({ change: "discarded", environmentId, eventId, at: clock.now() });
     },
