@@ -4,6 +4,7 @@ import { bytesOf, call, framesOf, type Input, messagesOf } from "./call.ts";
 import { commonFlags } from "./common-flags.ts";
 import { type ConnectionFlags, connect, type ServerLink, targetOf } from "./connection.ts";
 import { addField, fileText, inputOf, isSecret, parsedJson } from "./fields.ts";
+import { namedByFlag } from "./flag-names.ts";
 import { type Io, refused, usage } from "./io.ts";
 import { listedMax, watchMsDefault } from "./limits.ts";
 import { type CataloguedOperation, flagOf, type OperationField, operationNamed } from "./operations.ts";
@@ -59,6 +60,10 @@ export interface PlainCommand {
   shows?: Shown;
   /** The question before it is done; what is written as `{field}` is taken from the input. */
   confirms?: string;
+  /** The question where the operation `found` finds the thing that its first word names. */
+  replaces?: { found: string; question: string };
+  /** Fields that the operation does not mark as needed. */
+  needs?: readonly string[];
   about?: string;
   /** Of fields that the command takes otherwise than the operation. */
   abouts?: Readonly<Record<string, string>>;
@@ -309,7 +314,7 @@ export function addPlain(group: Command, plain: PlainCommand, io: Io): Command {
   for (const { field, flag } of files)
     command.option(`--${flag} <file>`, `A file with --${flagNames.get(field)}.`);
   for (const [flag, about] of plain.flagsToo ?? []) command.option(flag, about);
-  addModes(command, operation, confirms !== undefined);
+  addModes(command, operation, confirms !== undefined || plain.replaces !== undefined);
   addCommon(command).action(async (...given: unknown[]) => {
     const options = command.optsWithGlobals() as CommonFlags & Record<string, unknown>;
     const words = given.slice(0, taken.length);
@@ -335,13 +340,17 @@ export function addPlain(group: Command, plain: PlainCommand, io: Io): Command {
       const text = fileText(String(named), `--${flag}`, io);
       input[field.name] = field.kind === "json" ? parsedJson(text, `--${flag}`) : text;
     }
-    const missing = others.find(({ name, required }) => required && input[name] === undefined);
+    const missing = others.find(
+      ({ name, required }) => (required || plain.needs?.includes(name)) && input[name] === undefined,
+    );
     if (missing) throw usage(`--${flagNames.get(missing)} is needed: ${missing.about}`);
     const unsaid = [...(confirms ?? "").matchAll(asked)].find(([, name]) => input[name!] === undefined)?.[1];
     if (unsaid !== undefined)
       throw usage(`--${flagNames.get(others.find(({ name }) => name === unsaid)!)} is needed`);
     const asking = askingOf(io, options);
     if (confirms !== undefined) await confirm(question(confirms, input), options, io);
+    if (plain.replaces && !options.yes && (await isThere(asking, plain.replaces.found, taken, input)))
+      await confirm(question(plain.replaces.question, input), options, io);
     const first = taken[0]?.field ?? fields.find(({ name }) => name === "id");
     if (plain.byName && first)
       input[first.name] = await idOf(asking, plain.byName, first, String(input[first.name]));
@@ -355,19 +364,21 @@ export function addPlain(group: Command, plain: PlainCommand, io: Io): Command {
   return command;
 }
 
-/** Fields that flags of every command stand for. */
-const commonNames: Readonly<Record<string, string>> = { env: "env" };
-
-/** A refusal names a field, and who typed the command knows its flag. */
-function namedByFlag(error: unknown, flagNames: ReadonlyMap<OperationField, string>): unknown {
-  if (!(error instanceof SvcError)) return error;
-  const [name = ""] = /^\w+(?=[^:\s]*: )/.exec(error.message) ?? [];
-  const [, flag] = [...flagNames].find(([field]) => flagOf(field.name) === flagOf(name)) ?? [
-    "",
-    commonNames[name],
-  ];
-  if (flag !== undefined) error.message = `--${flag}${error.message.slice(name.length)}`;
-  return error;
+/** Whether the operation finds what the words of the command name. */
+async function isThere(
+  asking: Asking,
+  found: string,
+  taken: readonly { field: OperationField }[],
+  input: Input,
+): Promise<boolean> {
+  const named = Object.fromEntries(taken.map(({ field: { name } }) => [name, input[name]]));
+  try {
+    await ask(asking, found, named);
+    return true;
+  } catch (error) {
+    if (error instanceof SvcError && error.status === 404) return false;
+    throw error;
+  }
 }
 
 const camel = (flag: string): string =>

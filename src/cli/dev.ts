@@ -12,7 +12,7 @@ import { type Config, parseSettings } from "../settings/settings.ts";
 import { call, type Input } from "./call.ts";
 import { connect } from "./connection.ts";
 import { CommandFailure, exitCodes, type Io, usage } from "./io.ts";
-import { devReloadMs, devSkipMs, devSkipRunsMax, devStopMs, devUnheardMs } from "./limits.ts";
+import { devEndHeldMs, devReloadMs, devSkipMs, devSkipRunsMax, devStopMs, devUnheardMs } from "./limits.ts";
 import { operationNamed } from "./operations.ts";
 import { cellOf, localTime, type Paint, paintOf } from "./show.ts";
 
@@ -104,12 +104,17 @@ export function frameLine(
   return `${time}  ${paint.dim(runId)}  ${what}  ${shown}${why}\n`;
 }
 
+const runEnds = /^system\.run\.[^.]+\.(completed|failed|cancelled)$/;
+
 async function printRuns(url: string, io: Io, signal: AbortSignal): Promise<void> {
   const paint = paintOf(io);
   const client = createClient({ url, apiKey: "" });
   const subscription = client.subscribe("system.run.>", { signal }, (delivery) => {
     const line = frameLine(delivery as Delivery, paint);
-    if (line !== undefined) return io.out(line);
+    if (line === undefined) return;
+    if (!runEnds.test(delivery.topic)) return io.out(line);
+    // The server tells of a run's end and of its last steps apart, in any order.
+    io.clock.after(devEndHeldMs, () => void io.out(line));
   });
   await subscription.done;
 }

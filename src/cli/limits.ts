@@ -42,6 +42,8 @@ export const devReloadMs = 150;
 export const devSkipMs = 300;
 export const devSkipRunsMax = 100;
 export const devStopMs = 5_000;
+/** The line of a run's end waits so long for those of its steps. */
+export const devEndHeldMs = 250;
 /** Time after an event in which its run would have begun. */
 export const devUnheardMs = 1_000;
 /** Runs that `svc rehearse` plays, and how long the program may take until it has made its worker. */

@@ -54,6 +54,18 @@ describe.each(engines)("an MCP client on %s", (engine) => {
       ...mcpTools.filter(({ writes }) => !writes).map(({ name }) => name),
     ]);
     expect(tools.every(({ annotations }) => annotations?.readOnlyHint)).toBe(true);
+    const lists = tools.find(({ name }) => name === "svc_list_runs")!.inputSchema.properties!;
+    const { items } = lists.statuses as { items: { enum: string[] } };
+    for (const word of [
+      "failed",
+      "sleeping",
+      "waiting_for_event",
+      "waiting_for_child",
+      "held",
+      "deployment_gone",
+    ])
+      expect(items.enum).toContain(word);
+    expect(await ask("svc_list_runs", { statuses: items.enum })).toMatchObject({ isError: false });
     expect(JSON.parse((await ask("svc_list_runs", { status: "failed" })).text).runs[0].id).toBe(failedId);
     expect((await ask("svc_get_run", { run_id: failedId })).text).toContain("no such card");
     expect((await ask("svc_list_secrets")).text).not.toContain("hush");

@@ -187,5 +187,6 @@ spec:
     expect(ended.err).not.toContain("another connected worker");
     expect(ended.err.match(/started no run/g)).toHaveLength(1);
     expect([ended.code, ended.out]).toEqual([0, expect.stringContaining("step write")]);
+    expect(ended.out.search(/greet {2}completed/)).toBeGreaterThan(ended.out.lastIndexOf("  step "));
   }, 90_000);
 });

@@ -60,6 +60,27 @@ describe("the file of a folder", () => {
     expect(() => announceServer(join(top, "below"), server)).toThrow("is no folder");
   });
 
+  test("names the server before it again when a second one of the folder ends, unless that is gone", async () => {
+    const { folder, top, file } = folderOf("second");
+    const server = (port: number) => ({
+      ...{ url: `http://127.0.0.1:${port}`, apiKey: "", environment: "default" },
+    });
+    const leaves = [4001, 4002, 4003].map((port) => announceServer(top, server(port)));
+    expect(discoveredServer(folder)?.url).toBe(server(4003).url);
+    leaves[1]!();
+    expect(discoveredServer(folder)?.url).toBe(server(4003).url);
+    leaves[2]!();
+    expect(discoveredServer(folder)).toEqual({ ...server(4001), file });
+    expect(statSync(file).mode & 0o777).toBe(0o600);
+    leaves[0]!();
+    expect(existsSync(file)).toBe(false);
+    const gone = Bun.spawn(["true"]);
+    await gone.exited;
+    await written("second", { ...good, pid: gone.pid });
+    announceServer(top, server(4004))();
+    expect(existsSync(file)).toBe(false);
+  });
+
   test("that names another machine is refused, whatever it looks like, and shows nothing of what it says", async () => {
     const urls = [
       ..."http://evil.example http://10.0.0.7:9123 http://127.0.0.1.evil.example http://127.0.0.1@evil.example".split(
@@ -200,7 +221,7 @@ describe("a server that is asked to say where it is", () => {
     const cli = makeCli();
     try {
       expect(JSON.parse(await Bun.file(file).text())).toEqual({
-        ...{ version: 1, url, api_key: "", environment: "default" },
+        ...{ version: 1, url, api_key: "", environment: "default", pid: expect.any(Number) },
       });
       expect(await found(folder)).toBe(`${url} none 0`);
       expect(await found(folder, { SVC_NO_DISCOVERY: "1" })).toContain(

@@ -168,7 +168,7 @@ export const cliCases: readonly CliCase[] = [
     kv keys box-{p}
     kv get box-{p} a
     kv revisions box-{p} a
-    kv delete box-{p} a
+    kv delete box-{p} a --yes
     kv drop box-{p} --yes
     config put theme-{p} --data {"dark":true} => revision
     config patch theme-{p} --data {"wide":true}

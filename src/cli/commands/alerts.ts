@@ -18,7 +18,13 @@ export const alertGroups: readonly Group[] = [
         plain: [
           { name: "list", operation: "alerts.listRules" },
           { name: "get", operation: "alerts.getRule", takes: ["name"], shows: { items: "" } },
-          { name: "put", operation: "alerts.putRule", takes: ["name"], shows: { items: "" } },
+          {
+            name: "put",
+            operation: "alerts.putRule",
+            takes: ["name"],
+            shows: { items: "" },
+            replaces: { found: "alerts.getRule", question: "Replace alert rule {name}?" },
+          },
           { name: "silence", operation: "alerts.silenceRule", takes: ["name"], shows: { items: "" } },
           { name: "test", operation: "alerts.testRule", takes: ["name"], shows: { items: "results" } },
           {

@@ -1,7 +1,7 @@
 import { resolve } from "node:path";
 import type { Command } from "commander";
 import { stated } from "../../kit/stated.ts";
-import { addCommon, type CommonFlags, formOf } from "../command.ts";
+import { addCommon, type CommonFlags, confirm, formOf } from "../command.ts";
 import { keyIn, urlOf } from "../connection.ts";
 import type { Group } from "../group.ts";
 import { type Io, refused, usage } from "../io.ts";
@@ -19,13 +19,15 @@ interface AddFlags extends CommonFlags {
   withKey?: boolean;
 }
 
-async function add(name: string, { server, env, asOrg, keyFile, withKey }: AddFlags, io: Io): Promise<void> {
+async function add(name: string, flags: AddFlags, io: Io): Promise<void> {
+  const { server, env, asOrg, keyFile, withKey } = flags;
   if (!profileName.test(name))
     throw usage(`a profile's name has letters, digits, . _ -, at most 64, not ${name}`);
   if (withKey && keyFile !== undefined) throw usage("--with-key and --key-file: choose one");
   const file = keyFile === undefined ? undefined : resolve(io.folder, keyFile);
   if (file !== undefined) keyIn(file);
   const profiles = readProfiles(io);
+  if (Object.hasOwn(profiles.profiles, name)) await confirm(`Replace profile ${name}?`, flags, io);
   const profile: Profile = {
     ...(server !== undefined && { server: urlOf(server) }),
     ...stated({ environment: env, org: asOrg, keyFile: file }),
@@ -39,7 +41,8 @@ function addCommands(group: Command, io: Io): void {
   const adding = group
     .command("add <name>")
     .description("Keeps a server, an environment, an org and a key under a name.")
-    .option("--with-key", "Ask for the key, or read it from standard input, and keep it in the profile.");
+    .option("--with-key", "Ask for the key, or read it from standard input, and keep it in the profile.")
+    .option("--yes", "Do not ask before a profile of that name is replaced.");
   addCommon(adding).action((name: string) => add(name, adding.optsWithGlobals(), io));
   const listing = group.command("list").description("Profiles of this user, without their keys.");
   addCommon(listing).action(async () => {

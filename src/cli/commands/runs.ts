@@ -132,6 +132,7 @@ export const runGroups: readonly Group[] = [
         operation: "runs.inject",
         takes: ["runId", "stepId"],
         flags: { newOutput: "output" },
+        needs: ["newOutput"],
       },
       { name: "patch-step", operation: "steps.patch", takes: ["stepId"] },
       { name: "streams", operation: "streams.ofRun", takes: ["id"] },

@@ -76,6 +76,7 @@ export const stateGroups: readonly Group[] = [
         name: "delete",
         operation: "kv.delete",
         takes: ["bucket", "key"],
+        confirms: "Delete key {key} of {bucket}?",
         about: "Deletes a key; with --purge also the values before it.",
       },
       { name: "watch", operation: "kv.watch", takes: ["bucket"] },

@@ -1,4 +1,5 @@
 import { snakeCase } from "../../kit/cases.ts";
+import { pauseWords } from "../../sdk/wire/pause-words.ts";
 import { type CataloguedOperation, type OperationField, operationNamed, shortWords } from "../operations.ts";
 
 /** A tool that is one call of the server. */
@@ -9,6 +10,8 @@ export interface McpTool {
   about?: string;
   /** Names of the tool's fields, by the operation's; the others are spelt in snake_case. */
   names?: Readonly<Record<string, string>>;
+  /** Words that a field takes beside the constants of its enum, by the tool's names. */
+  takes?: Readonly<Record<string, readonly string[]>>;
   /** Words for a field that is a message of its own. */
   says?: Readonly<Record<string, string>>;
   /** Fields that messages of RPC do not mark as needed, by the tool's names. */
@@ -42,7 +45,11 @@ const reading: readonly McpTool[] = [
     operation: "runs.list",
     about:
       "Runs, newest first: by status, time, function, error text, event, or an attribute such as the id of an order.",
-    says: { attributes: 'All of these, such as [{"name":"orderId","text":"L22"}].' },
+    takes: { statuses: Object.values(pauseWords) },
+    says: {
+      attributes: 'All of these, such as [{"name":"orderId","text":"L22"}].',
+      statuses: `Only runs of one of these; ${Object.values(pauseWords).join(", ")} are each a reason of paused.`,
+    },
   },
   { name: "get_run", operation: "runs.get", names: { id: "run_id" }, needs: ["run_id"] },
   { name: "get_run_steps", operation: "runs.steps", needs: ["run_id"] },
@@ -150,8 +157,11 @@ export function fieldsOf({ operation, names = {} }: McpTool): ToolField[] {
 }
 
 /** Any JSON is told by no `type`. */
-function schemaOf({ kind, about, choices = [] }: OperationField): Record<string, unknown> {
-  const words = shortWords(choices);
+function schemaOf(
+  { kind, about, choices = [] }: OperationField,
+  more: readonly string[] = [],
+): Record<string, unknown> {
+  const words = [...shortWords(choices), ...more];
   const type: Record<OperationField["kind"], Record<string, unknown>> = {
     bytes: { type: "string" },
     text: { type: "string" },
@@ -192,7 +202,7 @@ export function describedTool(tool: McpTool) {
         ...Object.fromEntries(
           fields.map(({ name, field }) => [
             name,
-            { ...schemaOf(field), ...(words[name] && { description: words[name] }) },
+            { ...schemaOf(field, tool.takes?.[name]), ...(words[name] && { description: words[name] }) },
           ]),
         ),
         env: environmentField,
