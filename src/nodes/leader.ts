@@ -84,7 +84,8 @@ export function leadership(deps: LeadershipDeps) {
     if (!reign) return;
     terms.delete(duty);
     await store.write((session) =>
-      session.run(sql`UPDATE leaders SET lease_until = 0
+      // From now on, not 0: for how long nobody leads is read from it.
+      session.run(sql`UPDATE leaders SET lease_until = ${clock.now()}
         WHERE duty = ${duty} AND node_id = ${nodeId} AND epoch = ${reign.epoch}`),
     );
     log.info("cluster.leads_no_more", { duty, epoch: reign.epoch });

@@ -84,6 +84,9 @@ describe("leadership", () => {
     const [a, b] = house(2) as [Node, Node];
     await round(a, b);
     await a.lead.resign();
+    // Health tells of a duty that nobody leads by how long its lease has been over.
+    const left = (await a.lead.leaders()).find((row) => row.duty === duty)!;
+    expect(left.lease_until).toBe(clock.now());
     await round(b, a);
     expect(epochs(a, b)).toEqual([undefined, 2]);
   });

@@ -60,6 +60,9 @@ function Rates({ data }: { data: OverviewData }) {
           ))}
         </tbody>
       </table>
+      <p class="faint">
+        Runs are counted by their end; a number leads to those that were created in that time.
+      </p>
     </Scrolling>
   );
 }
@@ -172,7 +175,8 @@ export function OverviewPage() {
         <Tile
           name="Failed"
           value={count(hour.runs_failed)}
-          note="in the last hour"
+          note="ended in the last hour"
+          title="Failed runs that were created in the last hour"
           tone={hour.runs_failed > 0 ? "bad" : ""}
           href={hrefOf(["runs"], { status: "failed", since: "1h" })}
         />

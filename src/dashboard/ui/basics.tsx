@@ -173,7 +173,17 @@ export const Page = ({ children, ...head }: PageHeadProps & { children?: Compone
 );
 
 /** One number that matters, and where it leads. */
-export function Tile(props: { name: string; value: string; note?: string; href?: string; tone?: string }) {
+interface TileProps {
+  name: string;
+  value: string;
+  note?: string;
+  href?: string;
+  /** What the link lists, where it is not what the value counts. */
+  title?: string;
+  tone?: string;
+}
+
+export function Tile(props: TileProps) {
   const content = (
     <>
       <span class="tile-name">{props.name}</span>
@@ -182,7 +192,7 @@ export function Tile(props: { name: string; value: string; note?: string; href?:
     </>
   );
   return props.href ? (
-    <a class="tile" href={props.href}>
+    <a class="tile" href={props.href} title={props.title}>
       {content}
     </a>
   ) : (
