@@ -5,9 +5,20 @@ import type { Edge } from "../edge/call.ts";
 import type { StaticPage } from "../edge/http.ts";
 import { restFault } from "../edge/rest.ts";
 import { Fault } from "../kit/fault.ts";
-import { openHolderLimit } from "../kit/holder-limit.ts";
+import { openOrgLimit } from "../kit/holder-limit.ts";
 
 const bearer = /^Bearer (\S+)$/i;
+
+/** How many calls of this node the body asks for at once: a batch has up to a hundred. */
+function callsIn(body: Uint8Array): number {
+  try {
+    const sent: unknown = JSON.parse(new TextDecoder().decode(body));
+    return Array.isArray(sent) ? sent.length : 1;
+  } catch {
+    // It is answered as what it is, without a call.
+    return 1;
+  }
+}
 
 /**
  * `/mcp`: the tools of `svc mcp`, for who has a key. Each tool is a call that its key makes of this node, so
@@ -15,7 +26,7 @@ const bearer = /^Bearer (\S+)$/i;
  */
 export function mcpPage(edge: Pick<Edge, "authenticate" | "loopbackOnly">, urlOf: () => string): StaticPage {
   const room = openBodyBudget("requests for tools");
-  const underWay = openHolderLimit({
+  const underWay = openOrgLimit({
     ...{ most: mcpRequestsMax, all: mcpRequestsAllMax, what: "requests for tools" },
   });
 
@@ -25,10 +36,13 @@ export function mcpPage(edge: Pick<Edge, "authenticate" | "loopbackOnly">, urlOf
     if (key === undefined && !edge.loopbackOnly)
       throw new Fault("unauthenticated", "Authentication required: Authorization: Bearer with a key");
     const { caller } = await edge.authenticate(request, { reads: false });
-    const leave = underWay.acquire(caller.id);
+    const leave = underWay.acquire(caller);
+    let leaveMore = () => {};
     hold();
     try {
       const body = new Uint8Array(await readSent(request, mcpBodyBytesMax, room.reading(caller.id)));
+      const more = callsIn(body) - 1;
+      if (more > 0) leaveMore = underWay.acquire(caller, more);
       const { answerMcp } = await import("../cli/mcp/command.ts");
       return await answerMcp(new Request(request.url, { method: "POST", headers, body }), {
         target: {
@@ -41,6 +55,7 @@ export function mcpPage(edge: Pick<Edge, "authenticate" | "loopbackOnly">, urlOf
       });
     } finally {
       leave();
+      leaveMore();
     }
   }
 

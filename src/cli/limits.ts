@@ -28,7 +28,7 @@ export const mcpValueBytes = 8_000;
 export const mcpAgentToolsMax = 100;
 export const mcpTokenCharsMin = 16;
 export const mcpBodyBytesMax = 1024 * 1024;
-/** Requests at `/mcp` of a node that are answered at once: of one key, and of all. */
+/** Messages at `/mcp` of a node that are answered at once, each of a batch: of one key, and of all. */
 export const mcpRequestsMax = 16;
 export const mcpRequestsAllMax = 64;
 /** How long `svc doctor` waits for one answer. */

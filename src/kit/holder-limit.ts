@@ -45,3 +45,33 @@ export function openHolderLimit({
     count: (holder: string) => counts.get(holder) ?? 0,
   };
 }
+
+/** Who asks, and whose it is: of `all` a tenant has one share, however many keys it makes. */
+export interface OwnedHolder {
+  id: string;
+  orgId: string;
+}
+
+/** The same with `most` a holder, and of `all` a share an organization. */
+export function openOrgLimit({
+  all,
+  ...own
+}: Omit<Parameters<typeof openHolderLimit>[0], "all"> & { all: number }) {
+  const holders = openHolderLimit(own);
+  const orgs = openHolderLimit({ most: all, all, what: own.what, whose: "organization" });
+  return {
+    acquire({ id, orgId }: OwnedHolder, count = 1): () => void {
+      const leave = holders.acquire(id, count);
+      try {
+        const leaveAll = orgs.acquire(orgId, count);
+        return () => {
+          leave();
+          leaveAll();
+        };
+      } catch (error) {
+        leave();
+        throw error;
+      }
+    },
+  };
+}

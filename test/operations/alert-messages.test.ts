@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { createHmac } from "node:crypto";
 import { dueDeliveries } from "../../src/domain/integrations/alerts/alert-rows.ts";
+import { alertTargetsMax } from "../../src/domain/integrations/alerts/limits.ts";
 import { sql } from "../../src/kit/sql.ts";
 import { type AlertWorld, openAlertWorld, waiting } from "../support/alert-world.ts";
 import { startMailServer, startSilentServer } from "../support/mail-server.ts";
@@ -96,6 +97,25 @@ describe.each(engines)("messages of alerts on %s", (engine) => {
     expect(JSON.stringify(body)).not.toContain("T000");
     const stored = await server.running.domain.store.all(sql`SELECT * FROM alert_rules`);
     expect(JSON.stringify(stored)).not.toContain("T000");
+    await drop(name);
+  });
+
+  test("tests call no more targets at once than one rule may have", async () => {
+    const { server, receiver, put, drop, hook, fresh } = world;
+    const name = fresh();
+    const { promise, resolve } = Promise.withResolvers<Response>();
+    receiver.answer(`/${name}`, async () => (await promise).clone());
+    await put(name, { condition: "dead_letter", targets: [hook(name), hook(`${name}?again`)] });
+    const statuses: number[] = [];
+    const asked = Array.from({ length: alertTargetsMax }, async () => {
+      statuses.push((await server.rpc("AlertService", "TestAlertRule", { name })).status);
+    });
+    await until(() => statuses.length === alertTargetsMax / 2, { about: "refusals" });
+    expect(new Set(statuses)).toEqual(new Set([429]));
+    await until(() => receiver.at(`/${name}`).length === alertTargetsMax, { about: "calls" });
+    resolve(new Response());
+    await Promise.all(asked);
+    expect((await server.rpc("AlertService", "TestAlertRule", { name })).status).toBe(200);
     await drop(name);
   });
 

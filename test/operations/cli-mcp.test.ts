@@ -3,6 +3,7 @@ import { resolve } from "node:path";
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
+import { mcpRequestsMax } from "../../src/cli/limits.ts";
 import { mcpHttp } from "../../src/cli/mcp/command.ts";
 import { mcpTools } from "../../src/cli/mcp/tools.ts";
 import { runOnce } from "../support/one-run.ts";
@@ -180,6 +181,15 @@ describe.each(engines)("an MCP client on %s", (engine) => {
     expect(stranger.status).toBe(401);
     expect((await server.api("/mcp", { key: "ifkey_nobody", body: {} })).status).toBe(401);
     expect((await server.api("/mcp", { body: { tool: "x".repeat(1024 * 1024) } })).status).toBe(413);
+    // Each message of a batch is a call that the node makes.
+    const batch = (length: number) =>
+      server.api("/mcp", {
+        body: Array.from({ length }, (_, id) => ({ jsonrpc: "2.0", id, method: "tools/list" })),
+        headers: { accept: "application/json, text/event-stream" },
+      });
+    expect((await batch(mcpRequestsMax)).body).toHaveLength(mcpRequestsMax);
+    expect(await batch(mcpRequestsMax + 1)).toMatchObject({ status: 429, body: { error: "LIMIT_EXCEEDED" } });
+    expect((await batch(mcpRequestsMax)).status).toBe(200);
     const error = { message: "the card was refused", retryable: false };
     const { runId } = await runOnce(server, "charge", { status: "failed", error });
     const reader = await connectAs(server.adminKey);

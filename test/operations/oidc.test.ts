@@ -266,6 +266,7 @@ describe.each(engines)("sign-in by OpenID providers on %s", (engine) => {
 
   test("the platform's issuer signs in users of the platform, and its last admin stays", async () => {
     const provider = await startProvider({ max: { email: "max@platform.example", groups: ["root"] } });
+    provider.accounts.pia = {};
     const issuer = await addIssuer(server, provider, {
       ...{ key: orgs.platform, path: "/api/v1/platform/issuers" },
       roles: [{ value: "root", role: "platform_admin" }],
@@ -301,6 +302,17 @@ describe.each(engines)("sign-in by OpenID providers on %s", (engine) => {
     for (const one of [{ break_glass: false }, { is_active: false }, { role_ids: [] }])
       expect((await change(one)).status).toBe(409);
     const login = (body: object) => server.api("/api/v1/platform/auth/login", { key: null, body });
+    // Nor does a mapping.
+    const { token } = (await login(platformLogin)).body;
+    const browser = new TestBrowser();
+    browser.cookies(server.url).set("svc_dashboard_token", token);
+    const begun = await server.api(`/api/v1/auth/oidc/${issuer.id}/link`, { key: token, body: {} });
+    const [, value] = /=([^;]+)/.exec(begun.headers.get("set-cookie")!)!;
+    browser.cookies(server.url).set("svc_sign_in", value!);
+    const back = await browser.signIn(begun.body.url, "pia", (url) => url.startsWith(issuer.callback));
+    expect((await browser.go(back)).status).toBe(302);
+    expect((await signInAt(server, issuer, "pia")).status).toBe(409);
+    expect((await self(token)).roles).toEqual(["role_platform_admin"]);
     expect(await login({ email: other.email, password })).toMatchObject({
       status: 403,
       body: { error: "PASSWORDS_OFF" },

@@ -68,6 +68,23 @@ describe.each(engines)("reports that can never be stored, on %s", (engine) => {
   });
   afterAll(() => server.stop());
 
+  test("steps that are too large to be read at once are read cut, or one by one", async () => {
+    const { worker, job, runId } = await begin("large-steps");
+    const output = "x".repeat(4_000_000);
+    for (let n = 0; n < 17; n++)
+      expect(
+        (await report(worker, job, { status: "progress", steps: [step(`n${n}`, { output })] })).status,
+      ).toBe(200);
+    const whole = await server.rpc("SvcService", "GetRunSteps", { runId });
+    expect([whole.status, whole.body.message]).toEqual([400, expect.stringContaining("max_value_bytes")]);
+    const cut = await rpc("GetRunSteps", { runId, maxValueBytes: 10 });
+    expect(cut.steps.map(({ name }: { name: string }) => name)).toEqual(
+      Array.from({ length: 17 }, (_, n) => `n${n}`),
+    );
+    const [one] = (await rpc("GetRunSteps", { runId, stepId: "s:n3:0" })).steps;
+    expect(JSON.stringify(one).length).toBeGreaterThan(output.length);
+  }, 60_000);
+
   test("a last report that can never be stored fails its run with the reason, once its fence holds", async () => {
     const morrow = new Date(Date.now() + 3_600_000).toISOString();
     const nap = (runId: string) => ({ step_id: `${runId}:nap:0`, type: "sleep", until: morrow });

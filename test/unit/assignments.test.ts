@@ -1,7 +1,8 @@
 import { describe, expect, test } from "bun:test";
-import { jobCharsMax, openAssignments } from "../../src/domain/engine/dispatch/assignments.ts";
+import { openAssignments } from "../../src/domain/engine/dispatch/assignments.ts";
+import { readCompletedSteps } from "../../src/domain/engine/dispatch/completed-steps.ts";
 import type { PollRequest } from "../../src/domain/engine/dispatch/queues.ts";
-import type { UnsentJob } from "../../src/domain/engine/dispatch/unsent.ts";
+import { jobCharsMax, type UnsentJob } from "../../src/domain/engine/dispatch/unsent.ts";
 import type { Job } from "../../src/domain/engine/jobs/rules.ts";
 import type { WorkerRecord } from "../../src/domain/engine/workers/rows.ts";
 import { openStreamPoller } from "../../src/domain/engine/workers/stream/poller.ts";
@@ -57,6 +58,26 @@ test("each job that cannot be handed out is kept back alone, with its reason", a
     "spoilt SECRET_UNREADABLE",
     "undefined DEFINITION_UNREADABLE",
   ]);
+});
+
+test("completed steps that are never sent are not read", async () => {
+  const asked: (readonly string[])[] = [];
+  const runs = {
+    async completedSteps(runIds: readonly string[]) {
+      asked.push(runIds);
+      return new Map(runIds.map((id) => [id, []]));
+    },
+    completedBytes: async (runIds: readonly string[]) =>
+      runIds.map((run_id) => ({ run_id, bytes: run_id === "run_large" ? 3 * jobCharsMax + 1 : 1 })),
+  };
+  const claimed = [
+    { run_id: "run_few", step_count: 2 },
+    { run_id: "run_large", step_count: 100 },
+    { run_id: "run_many", step_count: 100 },
+  ];
+  const steps = await readCompletedSteps(claimed, { runs, log: silentLog });
+  expect(asked).toEqual([["run_few", "run_many"]]);
+  expect([steps.get("run_many"), (steps.get("run_large") as UnsentJob).code]).toEqual([[], "JOB_TOO_LARGE"]);
 });
 
 describe("a stream's question for jobs that fails", () => {

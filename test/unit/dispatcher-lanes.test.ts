@@ -83,6 +83,7 @@ function house(limits: Record<string, number> = {}) {
         return { limit, lanes: limit === undefined ? [] : lanes };
       },
       completedSteps: async () => new Map(),
+      completedBytes: async () => [],
       handOver: async () => {},
     },
   });

@@ -60,6 +60,7 @@ function house() {
       claimLimited: async () => ({ runs: [], lanes: [] }),
       lookAtLanes: async () => ({ limit: undefined, lanes: [] }),
       completedSteps: async () => new Map(),
+      completedBytes: async () => [],
       handOver: async () => {},
     },
   });

@@ -5,7 +5,7 @@ import { openSubscriptionStreams } from "../../src/domain/realtime/pubsub/subscr
 import { type BufferedConnection, watchSendBuffers } from "../../src/edge/send-buffers.ts";
 import { testClock } from "../../src/kit/clock.ts";
 import type { Fault } from "../../src/kit/fault.ts";
-import { openHolderLimit } from "../../src/kit/holder-limit.ts";
+import { openHolderLimit, openOrgLimit } from "../../src/kit/holder-limit.ts";
 import { noMetrics } from "../../src/kit/metrics.ts";
 
 test("so many for one holder, each given back once", () => {
@@ -66,6 +66,27 @@ test("nobody has all places: the second holder has its share, and the third", ()
   });
   expect(taken).toEqual([51, 13, 3]);
   expect(() => holdings.acquire("env_a")).toThrow("too many calls");
+});
+
+test("an organization has one share, however many keys it makes", () => {
+  const places = openOrgLimit({ most: 16, all: 64, what: "requests" });
+  const take = (id: string, orgId: string): number => {
+    for (let count = 0; ; count++)
+      try {
+        places.acquire({ id, orgId });
+      } catch (error) {
+        expect((error as Fault).code).toBe("LIMIT_EXCEEDED");
+        return count;
+      }
+  };
+  const keys = ["ak_1", "ak_2", "ak_3", "ak_4", "ak_5"];
+  expect(keys.map((id) => take(id, "org_a"))).toEqual([16, 16, 16, 0, 0]);
+  expect(take("ak_6", "org_b")).toBe(12);
+  const few = openOrgLimit({ most: 2, all: 2, what: "requests" });
+  expect(() => few.acquire({ id: "ak_1", orgId: "org_a" }, 2)).not.toThrow();
+  // What one of the two bounds refuses takes no place of the other.
+  expect(() => few.acquire({ id: "ak_2", orgId: "org_a" })).toThrow("for one organization");
+  expect(() => few.acquire({ id: "ak_2", orgId: "org_a" }, 3)).toThrow("for one key or user");
 });
 
 test("streams of one key are so many, and one that ends makes room", async () => {

@@ -21,7 +21,8 @@ function opened(chunks: readonly unknown[]) {
   const clock = testClock();
   const { read } = openOutputReaders({ store, clock, hearsAll: () => false, watchEnd: () => () => {} });
   const at = { environmentId: "env", runId: "run", name: "tokens", from: 0 };
-  const open = () => read("somebody", { ...at, signal: new AbortController().signal });
+  const open = () =>
+    read({ id: "somebody", orgId: "org_a" }, { ...at, signal: new AbortController().signal });
   const settled = async <Value>(promise: Promise<Value>): Promise<Value> => {
     for (let turn = 0; turn < 20; turn++) await clock.advance(0);
     return promise;

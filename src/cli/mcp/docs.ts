@@ -19,16 +19,9 @@ export async function docText(topic: DocTopic, openApi: () => Promise<unknown>):
 
 const pageOf = ({ href }: IndexRow): string => href.replace(/^\/docs\/([^#]*).*$/, "$1");
 
-/** The documentation that a server shows at `/docs`: its sections, found by words. */
-export async function openServerDocs(url: string, signal: AbortSignal) {
-  const read = async (path: string) => {
-    const answer = await fetch(new URL(path, url), { signal });
-    if (!answer.ok) throw new Error(`${path}: the server answered ${answer.status}`);
-    return answer.text();
-  };
-  const index = /data-index="([^"]+)"/.exec(await read("/docs"))?.[1];
-  if (index === undefined) throw new Error("the server has no documentation to search");
-  const rows: IndexRow[] = JSON.parse(await read(index));
+/** As the index says it, which a node needs a quarter of a second to make ready. */
+function docsOf(index: string) {
+  const rows: IndexRow[] = JSON.parse(index);
   const find = openFinding(rows);
   return {
     pages: [...new Set(rows.map(pageOf))],
@@ -41,4 +34,23 @@ export async function openServerDocs(url: string, signal: AbortSignal) {
         .map(({ heading, text }) => `## ${heading}\n${text}`)
         .join("\n\n"),
   };
+}
+
+/** The last one that was read, by its address, which has the hash of its content. */
+let known: { address: string; docs: ReturnType<typeof docsOf> } | undefined;
+
+/** The documentation that a server shows at `/docs`: its sections, found by words. */
+export async function openServerDocs(url: string, signal: AbortSignal) {
+  const read = async (path: string) => {
+    const answer = await fetch(new URL(path, url), { signal });
+    if (!answer.ok) throw new Error(`${path}: the server answered ${answer.status}`);
+    return answer.text();
+  };
+  const index = /data-index="([^"]+)"/.exec(await read("/docs"))?.[1];
+  if (index === undefined) throw new Error("the server has no documentation to search");
+  const address = new URL(index, url).href;
+  if (known?.address === address) return known.docs;
+  const docs = docsOf(await read(index));
+  known = { address, docs };
+  return docs;
 }

@@ -1,6 +1,6 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { Fault, missing } from "../../../kit/fault.ts";
-import { openHolderLimit } from "../../../kit/holder-limit.ts";
+import { openOrgLimit } from "../../../kit/holder-limit.ts";
 import { TransportFailure } from "../../../kit/outward-call.ts";
 import type { Basics } from "../../../store/store.ts";
 import {
@@ -125,7 +125,7 @@ function signOutOf({ clientId, endsAtProvider }: Issuer, { endSession }: Metadat
 
 /** What is asked of providers for one sign-in. */
 export function openExchange({ clock, providers, opened }: ExchangeDeps) {
-  const underWay = openHolderLimit({
+  const underWay = openOrgLimit({
     ...{ most: exchangesMax, all: exchangesOfAllMax, what: "sign-ins", whose: "issuer" },
   });
 
@@ -137,7 +137,7 @@ export function openExchange({ clock, providers, opened }: ExchangeDeps) {
   ): Promise<Answer> {
     const issuer = await opened(issuerId);
     if (!issuer?.isEnabled && !(issuer && ends)) throw missing("issuer", issuerId);
-    const leave = underWay.acquire(issuerId);
+    const leave = underWay.acquire(issuer);
     try {
       return await work(issuer, await providers.metadata(issuer.issuer));
     } catch (error) {

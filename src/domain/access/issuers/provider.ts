@@ -1,4 +1,4 @@
-import type { JSONWebKeySet, JWTVerifyOptions } from "jose";
+import type { JSONWebKeySet, JWTVerifyGetKey, JWTVerifyOptions } from "jose";
 import type { Clock } from "../../../kit/clock.ts";
 import { type Fault, tryAgain } from "../../../kit/fault.ts";
 import { type CallOutward, readJson, TransportFailure } from "../../../kit/outward-call.ts";
@@ -130,14 +130,18 @@ export function openProviders({ clock, call, allowsHttp }: ProvidersDeps) {
     );
 
   const metadata = openDiscovery({ clock, ask, allowsHttp });
-  const keys = ttlCache<{ set: JSONWebKeySet; readAt: number }>({
+  // Made ready once: strangers send tokens, and a set of 1 MiB takes milliseconds.
+  const keys = ttlCache<{ keyOf: JWTVerifyGetKey; readAt: number }>({
     ...{ clock, ...providersCached },
     async read(url) {
       const readAt = clock.elapsed();
       const set = await ask(url);
-      if (!isObject(set) || !Array.isArray(set.keys))
+      const { createLocalJWKSet } = await jose();
+      try {
+        return { keyOf: createLocalJWKSet(set as JSONWebKeySet), readAt };
+      } catch {
         throw new TransportFailure("its keys are no set of keys");
-      return { set: set as unknown as JSONWebKeySet, readAt };
+      }
     },
   });
 
@@ -148,10 +152,10 @@ export function openProviders({ clock, call, allowsHttp }: ProvidersDeps) {
     options: Pick<JWTVerifyOptions, "audience" | "requiredClaims" | "maxTokenAge">,
   ): Promise<ProviderClaims> {
     if (typeof token !== "string") throw refusedToken("there is none");
-    const { createLocalJWKSet, errors, jwtVerify } = await jose();
-    const check = async ({ set }: { set: JSONWebKeySet }) =>
+    const { errors, jwtVerify } = await jose();
+    const check = async ({ keyOf }: { keyOf: JWTVerifyGetKey }) =>
       (
-        await jwtVerify(token, createLocalJWKSet(set), {
+        await jwtVerify(token, keyOf, {
           ...{ ...options, algorithms, issuer },
           ...{ currentDate: new Date(clock.now()), clockTolerance: providerClockSeconds },
         })

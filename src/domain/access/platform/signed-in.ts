@@ -5,7 +5,7 @@ import type { SignedInUsers } from "../users/signed-in.ts";
 import type { PlatformAudit } from "./audit.ts";
 import type { PlatformUser } from "./rows.ts";
 import * as rows from "./rows.ts";
-import { platformUsersMax, requireAdminLeft } from "./rules.ts";
+import { platformUsersMax, requireAdminLeft, requireBreakGlassLeft } from "./rules.ts";
 
 /** Users of the platform, as sign-ins by its issuer make and change them; each change is audited. */
 export function openSignedInPlatformUsers({
@@ -37,11 +37,13 @@ export function openSignedInPlatformUsers({
       await audit.record(session, { type: "platform.user.created", by: { kind: "platform", id }, payload });
     },
 
-    async setRoles(session, _orgId, id, roleIds) {
+    async setRoles(session, orgId, id, roleIds) {
       const all = await rows.allUsers(session);
       const before = all.find((user) => user.id === id);
       if (!before || [...before.roles].sort().join() === [...roleIds].sort().join()) return;
-      requireAdminLeft(all, before, { ...before, roles: [...roleIds] });
+      const after = { ...before, roles: [...roleIds] };
+      requireAdminLeft(all, before, after);
+      if (await rows.holdUsers(session, orgId)) requireBreakGlassLeft(all, before, after);
       await rows.setRoles(session, id, roleIds);
       const payload = { user_id: id, role_ids: roleIds, by_issuer: true };
       await audit.record(session, { type: "platform.user.updated", by: { kind: "platform", id }, payload });

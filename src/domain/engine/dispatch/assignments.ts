@@ -7,7 +7,15 @@ import type { Job, JobEvent } from "../jobs/rules.ts";
 import type { Secrets } from "../secrets/service.ts";
 import type { Dispatcher } from "./dispatcher.ts";
 import type { PollRequest } from "./queues.ts";
-import { cannotCompensate, definitionUnread, eventDenied, secretsDenied, UnsentJob } from "./unsent.ts";
+import {
+  cannotCompensate,
+  definitionUnread,
+  eventDenied,
+  jobCharsMax,
+  jobTooLarge,
+  secretsDenied,
+  UnsentJob,
+} from "./unsent.ts";
 
 export interface AssignmentsDeps {
   dispatcher: Pick<Dispatcher, "poll">;
@@ -25,11 +33,6 @@ export interface AssignmentsDeps {
 }
 
 export type Assignments = ReturnType<typeof openAssignments>;
-
-/**
- * Limit for the event and completed steps of one job, in characters: more than SDKs accept in one request.
- */
-export const jobCharsMax = 64 * 1024 * 1024;
 
 function charsOf({ event, completedSteps }: Job): number {
   let chars = event.data.length + (event.metadata?.length ?? 0);
@@ -73,11 +76,7 @@ export function openAssignments(deps: AssignmentsDeps) {
   async function withSecrets(job: Job, { rights, compensates }: PollRequest): Promise<Job> {
     if (job.compensating !== null && compensates === false) throw cannotCompensate(job);
     const chars = charsOf(job);
-    if (chars > jobCharsMax)
-      throw new UnsentJob(
-        "JOB_TOO_LARGE",
-        `event and completed steps have ${chars} characters of JSON (at most ${jobCharsMax} are sent to a worker)`,
-      );
+    if (chars > jobCharsMax) throw jobTooLarge(`${chars} characters`);
     const trace = traceIn(job.event.metadata);
     if (trace) job.trace = traceOfRun(trace, { runId: job.runId, keepsSpans });
     if (trace) job.keepsSpans = keepsSpans;

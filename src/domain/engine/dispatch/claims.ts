@@ -30,7 +30,10 @@ import {
 import { UnsentJob } from "./unsent.ts";
 
 export interface ClaimsDeps extends Basics<"clock" | "ids" | "log"> {
-  runs: Pick<Runs, "claim" | "claimLimited" | "lookAtLanes" | "completedSteps" | "handOver">;
+  runs: Pick<
+    Runs,
+    "claim" | "claimLimited" | "lookAtLanes" | "completedSteps" | "completedBytes" | "handOver"
+  >;
   tracer: Tracer;
   queues: FunctionQueues;
   idleWorkers: IdleWorkers;
@@ -174,7 +177,7 @@ export class Claims {
 
   async #assign(rows: readonly ClaimedRow[], demands: readonly PlannedQueue[]): Promise<void> {
     const { clock, polls, onUnsent } = this.#deps;
-    const resumed = rows.filter((row) => row.step_count > 0).map((row) => row.run_id);
+    const resumed = rows.filter((row) => row.step_count > 0);
     const steps = resumed.length === 0 ? noSteps : await readCompletedSteps(resumed, this.#deps);
     const claimSlots = demands.map((demand) => demand.claimSlots);
     const slotOf = await assignToActors(rows, claimSlots, this.#deps);

@@ -70,7 +70,10 @@ export type Dispatcher = ReturnType<typeof openDispatcher>;
 
 export interface DispatcherDeps extends Basics<"clock" | "ids" | "log"> {
   back: GiveBack;
-  runs: Pick<Runs, "claim" | "claimLimited" | "lookAtLanes" | "completedSteps" | "handOver">;
+  runs: Pick<
+    Runs,
+    "claim" | "claimLimited" | "lookAtLanes" | "completedSteps" | "completedBytes" | "handOver"
+  >;
   /** Of workers that ask for no other. */
   leaseMs: number;
   /** Called with a claimed job that cannot be sent to any worker. Without it the job returns to its queue. */

@@ -17,6 +17,17 @@ export class UnsentJob extends Error {
   }
 }
 
+/**
+ * Limit for the event and completed steps of one job, in characters: more than SDKs accept in one request.
+ */
+export const jobCharsMax = 64 * 1024 * 1024;
+
+export const jobTooLarge = (size: string): UnsentJob =>
+  new UnsentJob(
+    "JOB_TOO_LARGE",
+    `event and completed steps have ${size} of JSON (at most ${jobCharsMax} characters are sent to a worker)`,
+  );
+
 const secretDenied = "SECRET_DENIED";
 const unreadable = "EVENT_DENIED";
 const compensationUnknown = "WORKER_CANNOT_COMPENSATE";

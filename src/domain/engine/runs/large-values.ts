@@ -1,4 +1,5 @@
 import { beginningOf, type CutValue, cutValues } from "../../../kit/cut-values.ts";
+import { Fault } from "../../../kit/fault.ts";
 import type { Run, RunError, Step } from "./run.ts";
 
 export interface WithCuts {
@@ -32,3 +33,9 @@ export const cutRun = <Found extends Run>(run: Found, bytesMax: number | undefin
 
 export const cutStep = (step: Step, bytesMax: number | undefined): Step & WithCuts =>
   cutError(cutValues(step, ofStep, { bytesMax, instead: null }), bytesMax);
+
+export const stepsTooLarge = (bytes: number): Fault =>
+  new Fault(
+    "failed_precondition",
+    `the steps of the run have ${bytes} bytes: ask with max_value_bytes, or for one step`,
+  );

@@ -7,6 +7,10 @@ export const laneIdleMsMax = 10 * 60 * 1000;
 /** Runs and executions that the sweeper compares in one round. */
 export const sweepSliceMax = 2_000;
 
+/** What the steps of a run hold that are read at once, and steps of a portion where they hold more. */
+export const stepsBytesMax = 64 * 1024 * 1024;
+export const stepsAtOnceMax = 500;
+
 /** Children started, and parents told, in one transaction. */
 export const childrenSliceMax = 100;
 /** Callers of one node that wait for the ends of runs; runs looked after in one query. */

@@ -9,7 +9,7 @@ import { AttributeFilterShape } from "../attributes/rules.ts";
 import { filterOfMessage } from "../attributes/wire.ts";
 import type { ConnectedWorkers } from "../serving/service.ts";
 import type { FailedTry, PastAttempt } from "./attempts.ts";
-import { cutRun, cutStep, type WithCuts } from "./large-values.ts";
+import { cutRun, type WithCuts } from "./large-values.ts";
 import { logsJson, RunLogsShape, toLogsMessage } from "./logs/wire.ts";
 import type { Run, Step } from "./run.ts";
 import type { ListRunsInput, Runs, RunsPage } from "./service.ts";
@@ -138,11 +138,11 @@ export const runsOperations = (runs: Runs, serving: ConnectedWorkers) => [
       inJson,
     ),
     async handle({ runId, stepId, maxValueBytes, withTries }, call) {
-      const steps = await runs.steps(call.environmentId, runId, stepId);
+      const steps = await runs.steps(call.environmentId, runId, { stepId, valueBytesMax: maxValueBytes });
       const tries = withTries ? await runs.tries(call.environmentId, runId) : undefined;
       return steps.map((step) => {
         const failedTries = tries?.get(step.stepId);
-        return cutStep({ ...step, ...(failedTries && { failedTries }) }, maxValueBytes);
+        return { ...step, ...(failedTries && { failedTries }) };
       });
     },
   }),

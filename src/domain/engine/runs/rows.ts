@@ -189,9 +189,9 @@ export async function getSteps(
   store: Store,
   environmentId: string,
   runId: string,
-  stepId?: string,
+  stepIds?: readonly string[],
 ): Promise<Step[]> {
-  const one = stepId === undefined ? sql`` : sql` AND step_id = ${stepId}`;
+  const one = stepIds === undefined ? sql`` : sql` AND step_id IN ${sql.list(stepIds)}`;
   const rows =
     await store.all<StepRow>(sql`SELECT run_id, step_id, name, type, sequence, status, output, error,
       attempt, started_at, ended_at, duration_ms, original_output, patched_at, patched_by, compensation_for,
@@ -199,6 +199,25 @@ export async function getSteps(
     FROM steps WHERE run_id = ${runId} AND environment_id = ${environmentId}${one} ORDER BY sequence, created_at`);
   return rows.map(toStep);
 }
+
+/** How large the values of each step of a run are, in order. */
+export const stepSizes = (
+  store: Store,
+  environmentId: string,
+  runId: string,
+): Promise<{ environment_id: string; step_id: string; bytes: number }[]> =>
+  store.all(sql`SELECT environment_id, step_id, COALESCE(octet_length(output), 0) + COALESCE(octet_length(error), 0)
+      + COALESCE(octet_length(original_output), 0) + COALESCE(octet_length(input), 0) AS bytes
+    FROM steps WHERE run_id = ${runId} AND environment_id = ${environmentId} ORDER BY sequence, created_at`);
+
+/** What of these runs the completed steps hold, in bytes. */
+export const completedBytes = (
+  store: Store,
+  runIds: readonly string[],
+): Promise<{ run_id: string; bytes: number }[]> =>
+  store.all(sql`SELECT i.run_id, (SELECT CAST(COALESCE(sum(octet_length(s.output)), 0) AS BIGINT) FROM steps s
+      WHERE s.run_id = i.run_id AND s.status = 'completed') AS bytes
+    FROM ${store.seams.rowsFrom("i", { run_id: column.text(runIds) })}`);
 
 /**
  * Completed steps of these runs, in order: handlers do not run them again. Also failed ones that are tried by

@@ -1,5 +1,6 @@
 import { cachedQuery } from "../../../kit/cached-query.ts";
 import { missing } from "../../../kit/fault.ts";
+import { fitting } from "../../../kit/fitting.ts";
 import {
   gaugeCountMax,
   gaugeKeptMs,
@@ -38,7 +39,8 @@ import { noteRefusal, type ReportRefusal } from "./execution/refusal.ts";
 import { openReports, type ReportsDeps } from "./execution/report-queue.ts";
 import { whyRefused } from "./execution/why-refused.ts";
 import { forgetGates } from "./gates.ts";
-import { laneIdleMsMax, wakeSliceMax } from "./limits.ts";
+import { cutStep, stepsTooLarge, type WithCuts } from "./large-values.ts";
+import { laneIdleMsMax, stepsAtOnceMax, stepsBytesMax, wakeSliceMax } from "./limits.ts";
 import { type ListRunsInput, listRuns, type RunsPage } from "./list-runs.ts";
 import { FirstRooms } from "./logs/first-rooms.ts";
 import type { EndedRun, RunObservers } from "./observer.ts";
@@ -154,6 +156,8 @@ export function openRuns(deps: RunsDeps) {
       if (met.length > 0) await store.write((session) => rankMet(session, met));
       return steps;
     },
+    /** What of these runs the completed steps hold, in bytes. */
+    completedBytes: (runIds: readonly string[]) => rows.completedBytes(store, runIds),
     ...readsIn(deps),
     ...claimsIn(deps),
     /** Ends runs; the caller holds the locks of their executions. Answers those that are undone first. */
@@ -193,9 +197,28 @@ const readsIn = ({ store, names }: RunsDeps) => ({
 
   list: (environmentId: string, input: ListRunsInput) => listRuns({ store, names }, environmentId, input),
 
-  /** `stepId`: that step alone. */
-  async steps(environmentId: string, runId: string, stepId?: string): Promise<Step[]> {
-    const steps = await rows.getSteps(store, environmentId, runId, stepId);
+  /**
+   * `stepId`: that step alone. Values larger than `valueBytesMax` are cut, and of a run with more than
+   * `stepsBytesMax` no more than a portion is read at once; whole, it is refused.
+   */
+  async steps(
+    environmentId: string,
+    runId: string,
+    { stepId, valueBytesMax = 0 }: { stepId?: string | undefined; valueBytesMax?: number | undefined } = {},
+  ): Promise<(Step & WithCuts)[]> {
+    const read = async (stepIds?: readonly string[]) =>
+      (await rows.getSteps(store, environmentId, runId, stepIds)).map((step) => cutStep(step, valueBytesMax));
+    const sizes = stepId === undefined ? await rows.stepSizes(store, environmentId, runId) : [];
+    const bytes = sizes.reduce((sum, one) => sum + one.bytes, 0);
+    const steps: (Step & WithCuts)[] = [];
+    if (bytes <= stepsBytesMax) steps.push(...(await read(stepId === undefined ? undefined : [stepId])));
+    else if (valueBytesMax === 0) throw stepsTooLarge(bytes);
+    else
+      for (let left = sizes; left.length > 0; ) {
+        const some = fitting(left.slice(0, stepsAtOnceMax), (one) => one.bytes);
+        left = left.slice(some.length);
+        steps.push(...(await read(some.map((one) => one.step_id))));
+      }
     if (steps.length === 0 && !(await rows.getRun(store, environmentId, runId))) throw missing("run", runId);
     return steps;
   },

@@ -45,8 +45,7 @@ export async function patchOutput(
   if (step.status !== "completed" && step.status !== "failed")
     throw new Fault("failed_precondition", `the step is ${step.status}, neither completed nor failed`);
   await replaceOutput(deps, environmentId, step, { output, reason, actorId, isInjected: false });
-  const steps = await deps.runs.steps(environmentId, step.run_id);
-  const patched = steps.find((one) => one.stepId === step.step_id);
+  const [patched] = await deps.runs.steps(environmentId, step.run_id, { stepId: step.step_id });
   if (!patched) throw missing("step", step.step_id);
   return patched;
 }

@@ -1,5 +1,6 @@
 import { backoff } from "../../../kit/backoff.ts";
 import { Fault } from "../../../kit/fault.ts";
+import { openHolderLimit } from "../../../kit/holder-limit.ts";
 import type { Ids } from "../../../kit/ids.ts";
 import type { Basics, LeaderWrite } from "../../../store/store.ts";
 import type { Keyring } from "../../access/keyring/service.ts";
@@ -123,29 +124,47 @@ export function openSendAlerts(deps: SendAlertsDeps) {
       return againInMs > 0 ? { againInMs } : {};
     },
 
-    /** A message that is marked as a test, to each target. */
-    async test(rule: RuleRow): Promise<{ target: string; delivered: boolean; error: string }[]> {
-      const { environment_id: id, name, condition, function_id } = rule;
-      const environment = { id, name: (await deps.environmentName(id)) ?? id };
-      const now = clock.now();
-      const alert = {
-        ...{ id: ids.next("alr"), rule: name, condition, subject: function_id ?? "", count: 0 },
-        ...{ detail: "this is a test, nothing is wrong", opened_at: now, resolved_at: null },
-      };
-      const message: AlertMessage = { id: alert.id, kind: "test", alert, environment };
-      return Promise.all(
-        (await targetsOf(rule)).map(async (target) => {
-          const refusal = await tell(target, message);
-          return { target: lineOf(target), delivered: !refusal, error: refusal?.error ?? "" };
-        }),
-      );
-    },
+    test: openTest(deps, tell),
 
     /** Begins nothing more, and gives up what is under way: it is tried again elsewhere. */
     async drain(): Promise<void> {
       stop.abort();
       await Promise.all([...underWay.values()].map(({ sending }) => sending));
     },
+  };
+}
+
+/** A message that is marked as a test, to each target: as many at once as a leader sends of what happened. */
+function openTest(
+  { clock, ids, keyring, environmentName }: SendAlertsDeps,
+  tell: ReturnType<typeof openTell>,
+) {
+  const targetsOf = openTargets(keyring);
+  const underWay = openHolderLimit({
+    ...{ most: limits.alertTargetsMax, all: limits.alertSendsMax },
+    ...{ what: "targets that are tested", whose: "environment" },
+  });
+  return async (rule: RuleRow): Promise<{ target: string; delivered: boolean; error: string }[]> => {
+    const { environment_id: id, name, condition, function_id } = rule;
+    const environment = { id, name: (await environmentName(id)) ?? id };
+    const now = clock.now();
+    const alert = {
+      ...{ id: ids.next("alr"), rule: name, condition, subject: function_id ?? "", count: 0 },
+      ...{ detail: "this is a test, nothing is wrong", opened_at: now, resolved_at: null },
+    };
+    const message: AlertMessage = { id: alert.id, kind: "test", alert, environment };
+    const targets = await targetsOf(rule);
+    const leave = underWay.acquire(id, targets.length);
+    try {
+      return await Promise.all(
+        targets.map(async (target) => {
+          const refusal = await tell(target, message);
+          return { target: lineOf(target), delivered: !refusal, error: refusal?.error ?? "" };
+        }),
+      );
+    } finally {
+      leave();
+    }
   };
 }
 

@@ -169,7 +169,7 @@ export const outputOperations = (
       }),
     },
     handle: ({ id: runId, name: output, from = 0 }, call) =>
-      outputs.read(call.caller.id, {
+      outputs.read(call.caller, {
         ...{ environmentId: call.environmentId, runId, name: output, from },
         signal: call.signal,
       }),
@@ -189,7 +189,7 @@ export const outputOperations = (
     async *handle({ runId, name: output, from }, call) {
       const { environmentId, signal } = call;
       const at = { environmentId, runId, name: output, from, signal };
-      const batches = await outputs.read(call.caller.id, at);
+      const batches = await outputs.read(call.caller, at);
       call.admitted?.();
       for await (const frames of batches) yield* frames;
     },

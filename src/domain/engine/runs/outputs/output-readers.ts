@@ -1,5 +1,5 @@
 import { Fault, missing } from "../../../../kit/fault.ts";
-import { openHolderLimit } from "../../../../kit/holder-limit.ts";
+import { type OwnedHolder, openOrgLimit } from "../../../../kit/holder-limit.ts";
 import { storedJson } from "../../../../kit/stored-json.ts";
 import type { Store } from "../../../../store/store.ts";
 import {
@@ -49,7 +49,7 @@ interface OutputReading extends Pick<OutputReadersDeps, "clock"> {
 export function openOutputReaders({ store, clock, ...told }: OutputReadersDeps) {
   const news = openOutputNews({ clock, ...told });
   const reads = openOutputReads({ store, clock });
-  const seats = openHolderLimit({
+  const seats = openOrgLimit({
     ...{ most: outputReadersMax, all: outputReadersAllMax, what: "readers of outputs" },
   });
 
@@ -58,7 +58,7 @@ export function openOutputReaders({ store, clock, ...told }: OutputReadersDeps) 
     wakeEvery: news.wakeEvery,
 
     /** From the chunk `from` on, to the end of the run. Throws for a run that is missing. */
-    async read(holder: string, at: ReadFrom): Promise<AsyncGenerator<OutputFrames>> {
+    async read(holder: OwnedHolder, at: ReadFrom): Promise<AsyncGenerator<OutputFrames>> {
       const status = await rows.statusOf(store, at.environmentId, at.runId);
       if (status === undefined) throw missing("run", at.runId);
       const leave = seats.acquire(holder);

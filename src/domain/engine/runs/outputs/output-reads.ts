@@ -38,10 +38,9 @@ export function openOutputReads({ store, clock }: { store: Store; clock: Pick<Cl
     found: readonly rows.OutputRow[],
     how: Pick<OutputPart, "isAll" | "readAt">,
   ): Promise<OutputPart> {
-    const gone: [number, { first: number; count: number }[]][] = [];
-    for (const { first, source_first } of found)
-      if (first > 0 && source_first === 0) gone.push([first, await rows.supersededBy(store, at, first)]);
-    return { status, rows: found, gone: new Map(gone), ...how };
+    const tries = found.flatMap(({ first, source_first }) => (first > 0 && source_first === 0 ? first : []));
+    const gone = tries.length === 0 ? [] : await rows.supersededBy(store, at, tries);
+    return { status, rows: found, gone: Map.groupBy(gone, (one) => one.superseded_by), ...how };
   }
 
   async function readAll(keys: readonly string[]): Promise<Map<string, OutputPart>> {

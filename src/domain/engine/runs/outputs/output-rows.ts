@@ -154,14 +154,15 @@ export const rowsFrom = (
       AND first + count > ${sql.bigint(from)}
     ORDER BY first LIMIT ${outputRowsRead}`);
 
-/** What the write that begins at `by` took the place of. */
+/** What the writes that begin at `tries` took the place of, in order. */
 export const supersededBy = (
   store: Store,
   { runId, name }: { runId: string; name: string },
-  by: number,
-): Promise<{ first: number; count: number }[]> =>
-  store.all(sql`SELECT first, count FROM run_outputs WHERE run_id = ${runId} AND name = ${name}
-    AND first < ${sql.bigint(by)} AND superseded_by = ${sql.bigint(by)} ORDER BY first`);
+  tries: readonly number[],
+): Promise<{ first: number; count: number; superseded_by: number }[]> =>
+  store.all(sql`SELECT first, count, superseded_by FROM run_outputs
+    WHERE run_id = ${runId} AND name = ${name} AND first < ${sql.bigint(tries.at(-1)!)}
+      AND superseded_by ${store.seams.among(column.bigint(tries))} ORDER BY first`);
 
 export const statusOf = async (
   store: Store,
