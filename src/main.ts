@@ -3,7 +3,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { asksForHelp, isCommonFlag } from "./cli/common-flags.ts";
 import { exitCodes, withPointer } from "./cli/io.ts";
 import { keepMemory } from "./cli/kept-memory.ts";
-import { shownText } from "./kit/shown-text.ts";
+import { shownText } from "./kit/log-lines.ts";
 
 // All else is loaded where it is needed: a server starts this file twice, and loads longer than commands run.
 

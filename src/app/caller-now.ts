@@ -1,11 +1,19 @@
-import type { Caller } from "../kit/caller.ts";
+import { defaultOrgId } from "../domain/access/tenancy/rules.ts";
+import { roleIdOf } from "../gate/actions.ts";
+import type { Caller, Starter } from "../kit/caller.ts";
 import { Fault } from "../kit/fault.ts";
 import type { Operation } from "../kit/operation.ts";
-import type { Starter } from "../kit/starter.ts";
-import { developer } from "./developer.ts";
 import type { IdentityPart } from "./identity.ts";
 import type { Host } from "./part.ts";
 import type { AppRights } from "./rights.ts";
+
+/** Everyone, with `--dev`. */
+export const developer: Caller = {
+  kind: "dev",
+  id: "dev",
+  orgId: defaultOrgId,
+  roles: [roleIdOf("admin"), roleIdOf("platform_admin")],
+};
 
 type Identity = Pick<IdentityPart, "keys" | "users" | "platformUsers">;
 

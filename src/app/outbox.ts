@@ -1,12 +1,11 @@
 import type { RefusedEvent } from "../domain/engine/emit/delayed-due.ts";
 import { type ControlMessage, controlChannel, controlSubject } from "../domain/engine/steering/controls.ts";
-import { openPast } from "../domain/log/core/past.ts";
+import { openPast } from "../domain/log/core/feed-reader.ts";
 import { outboxFrames } from "../domain/realtime/pubsub/lifecycle-frames.ts";
-import { outboxChecks } from "../domain/record/outbox/invariants.ts";
 import { outboxSendMs } from "../domain/record/outbox/limits.ts";
 import { mirrorAgain, openMirror } from "../domain/record/outbox/mirror.ts";
 import { outboxOperations } from "../domain/record/outbox/operations.ts";
-import { openOutbox } from "../domain/record/outbox/service.ts";
+import { openOutbox, outboxChecks } from "../domain/record/outbox/service.ts";
 import { Waker } from "../kit/loop.ts";
 import type { Session } from "../store/store.ts";
 import type { Host, PartShape } from "./part.ts";

@@ -5,32 +5,31 @@ import type { Operation } from "../kit/operation.ts";
 import type { NodeFacts } from "../nodes/nodes.ts";
 import type { TimeBase } from "../nodes/time-base.ts";
 import { type AccessPart, openAccess } from "./access.ts";
-import { openAlertsPart } from "./alerts.ts";
-import { type AuditPart, openAuditPart } from "./audit.ts";
 import { openEmitRights } from "./caller-now.ts";
-import { openClusterPart } from "./cluster.ts";
-import { type DebugPart, openDebugPart } from "./debug.ts";
+import { type MembersPart, openClusterPart, openMembers, openOverviewPart } from "./cluster.ts";
 import { type EnginePart, openEngine } from "./engine.ts";
-import { openExportsPart } from "./exports.ts";
-import { openFlowPart } from "./flow.ts";
 import type { IdentityNeeds, IdentityPart } from "./identity.ts";
-import { openIntegrationsPart } from "./integrations.ts";
-import { type MembersPart, openMembers } from "./members.ts";
+import { openAlertsPart, openIntegrationsPart } from "./integrations.ts";
+import { openSequences, openTopicsPart } from "./log.ts";
 import { openOutboxPart } from "./outbox.ts";
-import { openOverviewPart } from "./overview.ts";
 import { foldParts, type Host, type Part } from "./part.ts";
-import { openProjectionsPart } from "./projections.ts";
-import { openQueryPart } from "./query.ts";
+import { openProjectionsPart, openQueryPart } from "./projections.ts";
 import { openRealtime, type RealtimePart } from "./realtime.ts";
-import { openRecord, type RecordPart } from "./record.ts";
+import {
+  type AuditPart,
+  type DebugPart,
+  openAuditPart,
+  openDebugPart,
+  openExportsPart,
+  openFlowPart,
+  openRecord,
+  openUsagePart,
+  type RecordPart,
+} from "./record.ts";
 import { openRepairsPart } from "./repairs.ts";
 import { type AppRights, openRights } from "./rights.ts";
-import { openSchemasPart } from "./schemas.ts";
-import { openSequences } from "./sequences.ts";
 import { openStatePart } from "./state.ts";
-import { openStreamsPart } from "./streams.ts";
-import { openTopicsPart } from "./topics.ts";
-import { openUsagePart } from "./usage.ts";
+import { openSchemasPart, openStreamsPart } from "./streams.ts";
 
 export interface Parts extends IdentityNeeds {
   identity: IdentityPart;

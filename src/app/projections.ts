@@ -1,5 +1,6 @@
 import { Type } from "@sinclair/typebox";
 import { hasOthers } from "../bus/bus.ts";
+import type { Keyring } from "../domain/access/keyring/service.ts";
 import type { Feeds } from "../domain/log/core/feed.ts";
 import { askedSince, openBatches } from "../domain/state/projections/batches.ts";
 import { projectionChecks } from "../domain/state/projections/invariants.ts";
@@ -13,16 +14,55 @@ import { type Delivered, StoredDeliveries } from "../domain/state/projections/ru
 import { runnerOperations } from "../domain/state/projections/runners/operations.ts";
 import { openRunners } from "../domain/state/projections/runners/service.ts";
 import { openSignals } from "../domain/state/projections/runners/signals.ts";
-import { openProjectionStreams } from "../domain/state/projections/runners/streams.ts";
+import { openProjectionStreams } from "../domain/state/projections/runners/stream.ts";
 import { openProjections } from "../domain/state/projections/service.ts";
 import { SqlFolds } from "../domain/state/projections/sql/fold.ts";
 import { sqlOperations } from "../domain/state/projections/sql/operations.ts";
+import { ownersOfTables } from "../domain/state/projections/sql/rows.ts";
 import { dropTableOf, openSqlProjections } from "../domain/state/projections/sql/service.ts";
 import { openSweep } from "../domain/state/projections/sweep.ts";
 import { waitOperations } from "../domain/state/projections/waits/operations.ts";
 import { openWaits } from "../domain/state/projections/waits/service.ts";
+import { queryOperations } from "../domain/state/query/operations.ts";
+import { meterQueries, openQueries } from "../domain/state/query/service.ts";
+import { openEnvironmentDatabases } from "../store/open-environments.ts";
 import type { Host, PartShape } from "./part.ts";
-import type { QueryPart } from "./query.ts";
+
+export type QueryPart = ReturnType<typeof openQueryPart>;
+
+/** SQL over what one environment holds. */
+export function openQueryPart(host: Host, { keyring }: { keyring: Pick<Keyring, "seal" | "unseal"> }) {
+  const { config, store, clock, log, ids, watch } = host;
+  const databases = openEnvironmentDatabases({
+    ...{ store, clock, log, primary: host.primary, file: config.db },
+    tls: host.databaseTls,
+    sealing: {
+      shareEnvironment: host.shareEnvironment,
+      secret: () => ids.secret(24),
+      seal: (place, text) => keyring.seal(place, text),
+      unseal: (place, sealed) => keyring.unseal(place, sealed),
+    },
+  });
+  const onQuery = meterQueries(watch.metrics);
+  const queries = openQueries({ clock, engine: store.engine, databases, onQuery });
+  return {
+    databases,
+    queries,
+    operations: queryOperations({ queries, ownersOf: (id, tables) => ownersOfTables(store, id, tables) }),
+    duties: [
+      {
+        duty: "retention",
+        name: "query.sweep",
+        about: "Drops the schemas, roles and files of environments that are gone.",
+        everyMs: 60_000,
+        async tick() {
+          await databases.sweep();
+        },
+      },
+    ],
+    close: () => databases.close(),
+  } satisfies PartShape;
+}
 
 /** What a node tells the others: something of this projection changed. */
 const Moved = Type.Object({ environmentId: Type.String(), name: Type.String() });

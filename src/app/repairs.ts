@@ -9,8 +9,8 @@ import { type ReplayRequest, replayAction } from "../domain/engine/repairs/repla
 import type { RepairAction } from "../domain/engine/repairs/rules.ts";
 import { openRepairs } from "../domain/engine/repairs/service.ts";
 import { insertStartedRuns } from "../domain/engine/runs/create.ts";
-import { openSelectRuns } from "../domain/engine/runs/select-runs.ts";
-import { openPast } from "../domain/log/core/past.ts";
+import { openSelectRuns } from "../domain/engine/runs/list-runs.ts";
+import { openPast } from "../domain/log/core/feed-reader.ts";
 import { hiderOfEvents } from "../gate/things.ts";
 import type { Caller } from "../kit/caller.ts";
 import { Waker } from "../kit/loop.ts";

@@ -1,5 +1,5 @@
 import { Fault } from "../kit/fault.ts";
-import { FileProblem } from "../kit/tls-files.ts";
+import { FileProblem } from "../kit/secret-files.ts";
 import { StoreError } from "../store/store.ts";
 
 /** A start that failed for a reason that the operator can do something about; the message is for them. */

@@ -3,9 +3,8 @@ import type { Quotas } from "../domain/engine/quotas/service.ts";
 import type { Runs } from "../domain/engine/runs/service.ts";
 import { configJson, configOperations } from "../domain/state/config/operations.ts";
 import { openConfigs } from "../domain/state/config/service.ts";
-import { bucketCheck } from "../domain/state/kv/invariants.ts";
 import { kvOperations } from "../domain/state/kv/operations.ts";
-import { openKv } from "../domain/state/kv/service.ts";
+import { bucketCheck, openKv } from "../domain/state/kv/service.ts";
 import type { Host, Part } from "./part.ts";
 
 /** What a node tells the others: this bucket changed, or is gone. */

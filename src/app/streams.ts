@@ -1,12 +1,23 @@
-import { streamsCheck } from "../domain/log/streams/invariants.ts";
+import { raiseDefinitions } from "../domain/engine/functions/register.ts";
+import { schemasOperations } from "../domain/log/schemas/operations.ts";
+import { openSchemas } from "../domain/log/schemas/service.ts";
 import { streamsOperations } from "../domain/log/streams/operations.ts";
-import { openStreams } from "../domain/log/streams/service.ts";
+import { openStreams, streamsCheck } from "../domain/log/streams/service.ts";
 import { streamFrames } from "../domain/realtime/pubsub/lifecycle-frames.ts";
+import { schemaFrames } from "../domain/realtime/pubsub/moved-frames.ts";
 import { redactCopies } from "../domain/record/erasure/service.ts";
 import type { EnginePart } from "./engine.ts";
-import type { Host, Part } from "./part.ts";
+import type { Host, Part, PartShape } from "./part.ts";
 import type { AppRights } from "./rights.ts";
-import type { SchemasPart } from "./schemas.ts";
+
+type SchemasPart = ReturnType<typeof openSchemasPart>;
+
+/** The registry of event schemas. They are enforced where the definitions of an environment are read. */
+export function openSchemasPart({ store, clock, frames, shareEnvironment }: Host) {
+  const announce = schemaFrames({ clock, frames });
+  const schemas = openSchemas({ store, clock, shareEnvironment, raiseDefinitions, announce });
+  return { schemas, operations: schemasOperations(schemas) } satisfies PartShape;
+}
 
 /** Entities as streams of versioned events in the event log. */
 export function openStreamsPart(

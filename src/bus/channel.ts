@@ -1,5 +1,5 @@
 import type { Static, TSchema } from "@sinclair/typebox";
-import { compiled } from "../kit/compiled.ts";
+import { compiled } from "../kit/explain.ts";
 import type { Log } from "../kit/log.ts";
 import type { Bus, BusChannel, BusChannels, BusTransport, Requests } from "./bus.ts";
 

@@ -1,8 +1,7 @@
 import type { Clock } from "../kit/clock.ts";
+import { matchesPattern } from "../kit/event-names.ts";
 import { type Metrics, noMetrics } from "../kit/metrics.ts";
-import { matchesPattern } from "../kit/pattern.ts";
-import { BusError, type BusTransport, type Unlisten } from "./bus.ts";
-import { isSubject } from "./subject.ts";
+import { BusError, type BusTransport, isSubject, type Unlisten } from "./bus.ts";
 import { watchBus } from "./watch.ts";
 
 interface LocalNetwork {

@@ -1,7 +1,35 @@
-import type { Msg, NatsConnection } from "@nats-io/transport-node";
+import {
+  headers,
+  type Msg,
+  type MsgHdrs,
+  type NatsConnection,
+  NoRespondersError,
+  RequestError,
+  TimeoutError,
+} from "@nats-io/transport-node";
 import type { Clock } from "../kit/clock.ts";
 import { BusError } from "./bus.ts";
-import { errorHeader, toBusError } from "./nats-errors.ts";
+
+/** A reply with this header says why the node that answers failed. */
+const errorHeader = "X-Svc-Bus-Error";
+
+function toBusError(subject: string, error: unknown): BusError {
+  if (error instanceof BusError) return error;
+  const cause =
+    error instanceof RequestError && error.isNoResponders() ? new NoRespondersError(subject) : error;
+  if (cause instanceof NoRespondersError) return new BusError("no_responders", `no node answers ${subject}`);
+  if (cause instanceof TimeoutError) return new BusError("timeout", `no answer on ${subject}`);
+  return new BusError("disconnected", String(error));
+}
+
+export function errorHeaders(error: unknown): MsgHdrs {
+  const made = headers();
+  made.set(
+    errorHeader,
+    (error instanceof Error ? error.message : String(error)).replace(/[\r\n]+/g, " ") || "failed",
+  );
+  return made;
+}
 
 /** Resolves when the server has the message. Errors name the subject without the prefix. */
 export async function sendSurely(

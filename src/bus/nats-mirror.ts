@@ -9,8 +9,7 @@ import {
 } from "@nats-io/jetstream";
 import { errors, headers, type NatsConnection } from "@nats-io/transport-node";
 import type { Log } from "../kit/log.ts";
-import { BusError, type Mirror, type Mirrored } from "./bus.ts";
-import { isSubject } from "./subject.ts";
+import { BusError, isSubject, type Mirror, type Mirrored } from "./bus.ts";
 
 /** JetStream answers within this. */
 const mirrorAnswerMs = 5_000;

@@ -4,15 +4,13 @@ import type { Log } from "../kit/log.ts";
 import { loop } from "../kit/loop.ts";
 import { type Metrics, noMetrics } from "../kit/metrics.ts";
 import { watchLoop } from "../kit/watch.ts";
-import { BusError, type BusTransport } from "./bus.ts";
+import { BusError, type BusTransport, isSubject } from "./bus.ts";
 import { messageReader } from "./channel.ts";
-import { flushed, request, requestMany, sendSurely } from "./nats-calls.ts";
-import { errorHeaders } from "./nats-errors.ts";
+import { errorHeaders, flushed, request, requestMany, sendSurely } from "./nats-calls.ts";
 import { NatsLink, type NatsPlace } from "./nats-link.ts";
 import { natsMirror } from "./nats-mirror.ts";
 import { natsNames } from "./nats-names.ts";
 import { PresenceHeartbeat, Presences, presenceLoop } from "./nats-presence.ts";
-import { isSubject } from "./subject.ts";
 import { watchBus } from "./watch.ts";
 
 export interface NatsTransportOptions extends NatsPlace {

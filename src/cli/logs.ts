@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import { shownText } from "../kit/shown-text.ts";
+import { shownText } from "../kit/log-lines.ts";
 import { type Asking, addCommon, ask, askingOf, type CommonFlags } from "./command.ts";
 import type { Io } from "./io.ts";
 import { localTime, paintOf } from "./show.ts";

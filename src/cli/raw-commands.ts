@@ -1,5 +1,5 @@
+import { shownText } from "../kit/log-lines.ts";
 import { redactText } from "../kit/redact.ts";
-import { shownText } from "../kit/shown-text.ts";
 import type { CommandOutcome, Command as DatabaseCommand } from "./backup.ts";
 import type { RequireRow } from "./import-rows.ts";
 import { exitCodes, type Io, usage, withPointer } from "./io.ts";

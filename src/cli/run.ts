@@ -6,7 +6,6 @@ import { SvcError } from "../sdk/index.ts";
 import { settingsText } from "../settings/settings.ts";
 import { addCommon, addPlain } from "./command.ts";
 import { accessGroups } from "./commands/access.ts";
-import { alertGroups } from "./commands/alerts.ts";
 import { callCommands } from "./commands/calls.ts";
 import { eventGroups } from "./commands/events.ts";
 import { exportCommand } from "./commands/export.ts";
@@ -16,7 +15,7 @@ import { projectionGroups } from "./commands/projections.ts";
 import { cancelRun, listRuns, resumeRun, runGroups } from "./commands/runs.ts";
 import { serverGroups } from "./commands/server.ts";
 import { stateGroups } from "./commands/state.ts";
-import { webhookGroups } from "./commands/webhooks.ts";
+import { alertGroups, webhookGroups } from "./commands/webhooks.ts";
 import { asksForHelp } from "./common-flags.ts";
 import { addCompletion, completions, completionWord } from "./completion.ts";
 import { addValidate } from "./config-file.ts";
@@ -31,7 +30,7 @@ import { addLogs } from "./logs.ts";
 import { addMcp } from "./mcp/add.ts";
 import type { GivenToRaw, RawCommands } from "./raw-commands.ts";
 import { addRehearse } from "./rehearse.ts";
-import { shownIo } from "./shown-io.ts";
+import { shownIo } from "./show.ts";
 import { addWhy } from "./why.ts";
 
 /** What the program has besides commands that ask a server. */

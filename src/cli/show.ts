@@ -1,4 +1,4 @@
-import { shownText } from "../kit/shown-text.ts";
+import { shownText } from "../kit/log-lines.ts";
 import { pauseWords } from "../sdk/wire/pause-words.ts";
 import type { Io } from "./io.ts";
 
@@ -28,7 +28,7 @@ export function paintOf({ isTerminal, environment }: Pick<Io, "isTerminal" | "en
 export const clearScreen = `${escapeText}H${escapeText}2J`;
 
 /** The only codes that commands write; the pieces between them stand at even places of a split. */
-export const ownCodes = /(\u001b\[(?:H\u001b\[2J|(?:[012]|3[123])m))/;
+const ownCodes = /(\u001b\[(?:H\u001b\[2J|(?:[012]|3[123])m))/;
 
 const instant = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$/;
 const enumWord =
@@ -225,4 +225,32 @@ export function shown(
   if (list) return tableOf(list.map(asRow).map(row), { columns, io, paint });
   if (answer === undefined) return `${paint.good("done")}\n`;
   return detailsOf(asRow(answer), { io, paint });
+}
+
+/** Our colours stay; what others wrote was shown as text before it was coloured. */
+const styled = (text: string): string =>
+  text
+    .split(ownCodes)
+    .map((piece, at) => (at % 2 === 0 ? shownText(piece) : piece))
+    .join("");
+
+/** What every command writes with: a terminal obeys nothing in it. Piped or stored bytes stay as they are. */
+export function shownIo(io: Io): Io {
+  const decoder = new TextDecoder();
+  const { isTerminal, input } = io;
+  const out: Io["out"] = (text) => {
+    if (typeof text === "string") return io.out(isTerminal ? styled(text) : shownText(text));
+    return io.out(isTerminal ? shownText(decoder.decode(text, { stream: true })) : text);
+  };
+  return {
+    ...{ environment: io.environment, folder: io.folder, home: io.home, clock: io.clock },
+    ...{ isTerminal, columns: io.columns, out },
+    note: (text) => io.note(shownText(text)),
+    status: (text) => io.status(shownText(text)),
+    input: { ...input, ask: (question, options) => input.ask(shownText(question), options) },
+    // From this call on the process handles ^C.
+    get signal() {
+      return io.signal;
+    },
+  };
 }

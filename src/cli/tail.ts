@@ -1,8 +1,17 @@
+import { stated } from "../kit/cases.ts";
+import { shownText } from "../kit/log-lines.ts";
 import { redactText } from "../kit/redact.ts";
-import { readSettings, setting, settingsHelp, type Values } from "../kit/setting.ts";
-import { boolean, integer, line, matching, oneUrl } from "../kit/setting-kinds.ts";
-import { shownText } from "../kit/shown-text.ts";
-import { stated } from "../kit/stated.ts";
+import {
+  boolean,
+  integer,
+  line,
+  matching,
+  oneUrl,
+  readSettings,
+  setting,
+  settingsHelp,
+  type Values,
+} from "../kit/setting.ts";
 import { createClient, type Delivery, type Subscription, SvcError } from "../sdk/index.ts";
 import { asksForHelp } from "./common-flags.ts";
 import { serverDefault, type Target, targetOf } from "./connection.ts";

@@ -1,6 +1,6 @@
 import type { Command } from "commander";
 import { firstFrame, type Stacked } from "../kit/error-frame.ts";
-import { shownText } from "../kit/shown-text.ts";
+import { shownText } from "../kit/log-lines.ts";
 import { SvcError } from "../sdk/index.ts";
 import { runWord } from "../sdk/wire/pause-words.ts";
 import type { Input } from "./call.ts";

@@ -6,7 +6,6 @@ import { firstReads } from "./lib/hooks.ts";
 import { addShortcuts, followKeys } from "./lib/keys.ts";
 import { live } from "./lib/live.ts";
 import { nextTheme } from "./lib/prefs.ts";
-import { refused } from "./lib/refused.ts";
 import { address, base, go, hrefOf, pageKey, placeOf } from "./lib/router.ts";
 import {
   enterOrg,
@@ -15,18 +14,15 @@ import {
   isLiveAtHome,
   isPlatformUser,
   loadSession,
+  refused,
   standing,
   viewer,
 } from "./lib/session.ts";
 import { toast } from "./lib/toasts.ts";
 import { SignIn } from "./pages/sign-in.tsx";
 import { isOffered, offeredPages, type PageEntry, pageAt } from "./pages.tsx";
-import { Help } from "./shell/help.tsx";
-import { Impersonation } from "./shell/impersonation.tsx";
-import { OldReads } from "./shell/old-reads.tsx";
 import { Palette } from "./shell/palette.tsx";
-import { Sidebar, TopBar } from "./shell/shell.tsx";
-import { ToastList } from "./shell/toast-list.tsx";
+import { Help, Impersonation, OldReads, Sidebar, ToastList, TopBar } from "./shell/shell.tsx";
 import { Failure, Missing } from "./ui/basics.tsx";
 import { Dialog } from "./ui/dialog.tsx";
 

@@ -7,8 +7,7 @@ import { type CommitResult, eventName } from "./handle-commit.ts";
 import { type JournalEntry, readLines, summarize } from "./journal.ts";
 import { until } from "./processes.ts";
 import { patiently, type Stage } from "./stage.ts";
-import { summaryTable } from "./table.ts";
-import { runsByEvent, verify } from "./verify.ts";
+import { runsByEvent, summaryTable, verify } from "./verify.ts";
 
 interface CommitHistory {
   commits: Commit[];

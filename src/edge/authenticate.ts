@@ -1,8 +1,7 @@
 import { platformOrgId } from "../gate/gate.ts";
-import type { Caller } from "../kit/caller.ts";
+import { type Caller, namedEnvironment } from "../kit/caller.ts";
 import type { Instant } from "../kit/clock.ts";
 import { Fault, missing } from "../kit/fault.ts";
-import { namedEnvironment } from "../kit/named-environment.ts";
 import { type Authenticate, type Authenticated, RefusedCaller } from "./call.ts";
 import { credentialOf, queryValue, requireOwnPage } from "./credential.ts";
 

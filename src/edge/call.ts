@@ -5,9 +5,8 @@ import type { Ids } from "../kit/ids.ts";
 import type { Log } from "../kit/log.ts";
 import type { Call, Operation } from "../kit/operation.ts";
 import type { Screen } from "../kit/screen.ts";
-import type { LogName, Sequence } from "../kit/sequence.ts";
-import { passedOn } from "../kit/trace-context.ts";
-import type { ReadFirst } from "../kit/waits-for.ts";
+import type { LogName, ReadFirst, Sequence } from "../kit/sequence.ts";
+import { passedOn } from "../kit/trace.ts";
 import { troubleOf } from "./fault-encoding.ts";
 import type { UnknownFields } from "./unknown-fields.ts";
 

@@ -1,6 +1,6 @@
 import { snakeCase } from "../kit/cases.ts";
 import { exampleValues } from "./example-values.ts";
-import type { JsonSchema } from "./words.ts";
+import type { JsonSchema } from "./field-words.ts";
 
 const instant = "2026-01-15T09:30:00Z";
 /** Deeper objects are left out where they may be: an example is there to be read. */

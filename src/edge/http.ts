@@ -1,6 +1,6 @@
 import type { DescService } from "@bufbuild/protobuf";
 import { Elysia } from "elysia";
-import type { Draining } from "../kit/draining.ts";
+import type { Draining } from "../kit/closing.ts";
 import { Fault } from "../kit/fault.ts";
 import type { Operation } from "../kit/operation.ts";
 import { openBodyBudget } from "./body-budget.ts";

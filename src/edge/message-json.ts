@@ -10,8 +10,7 @@ import {
   toJson,
 } from "@bufbuild/protobuf";
 import { type Fault, invalid } from "../kit/fault.ts";
-import { fillOf } from "./always-present.ts";
-import { inBothSpellings, type JsonObject, spellBoth } from "./both-spellings.ts";
+import { fillOf, inBothSpellings, type JsonObject, spellBoth } from "./always-present.ts";
 
 interface FieldRule {
   jsonName: string;

@@ -1,4 +1,5 @@
 import type { Fault } from "../kit/fault.ts";
+import type { Operation } from "../kit/operation.ts";
 import type { RequestCall } from "./call.ts";
 import type { PublishPace } from "./publish-pace.ts";
 import type { BufferedConnection, SendBuffers } from "./send-buffers.ts";
@@ -47,7 +48,7 @@ const isOpen = 1;
 /** RFC 6455 close codes; clients come back after any but 1000. */
 export const closes = { restart: 1012, refused: 1008, gone: 1001 } as const;
 
-export interface OpenSocketDeps {
+interface OpenSocketDeps {
   call: RequestCall;
   /** Gives the caller's place among the sockets of its key or user back. */
   releasePlace: () => void;
@@ -143,4 +144,27 @@ export class OpenSocket implements SocketConnection, BufferedConnection {
   cut(): void {
     this.#raw!.terminate();
   }
+}
+
+/** One path at which requests become sockets. */
+export interface SocketDoor {
+  operation: Operation;
+  path: string;
+  admit(credentials: Request, requestId: string): Promise<RequestCall>;
+  /** Called with a place taken. What it throws is the answer to the upgrade. */
+  begin(asked: AskedSocket): BegunSocket | Promise<BegunSocket>;
+}
+
+export interface AskedSocket {
+  call: RequestCall;
+  /** The caller's credentials only: the upgrade's own request ends with the upgrade. */
+  credentials: Request;
+  request: Request;
+  params: Record<string, string>;
+  isLegacy: boolean;
+}
+
+export interface BegunSocket extends Pick<OpenSocketDeps, "connect" | "watchAuthorization"> {
+  /** Called instead of `connect` when no socket comes of it. */
+  leave?(): void;
 }

@@ -1,8 +1,8 @@
 import { sequenceWaitMsMax } from "../kit/limits.ts";
 import { minSequenceHeader, minSequenceQuery, sequenceHeader } from "../kit/sequence.ts";
 import { faultCatalogue } from "./fault-encoding.ts";
+import type { JsonSchema } from "./field-words.ts";
 import { socketPath } from "./sockets.ts";
-import type { JsonSchema } from "./words.ts";
 
 const text = { type: "string" };
 const json = (name: string) => ({ "application/json": { schema: { $ref: `#/components/schemas/${name}` } } });

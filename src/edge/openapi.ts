@@ -6,13 +6,13 @@ import { sequenceHeader } from "../kit/sequence.ts";
 import type { SocketBinding } from "../kit/socket-binding.ts";
 import { Examples, illustrate } from "./examples.ts";
 import { faultCatalogue } from "./fault-encoding.ts";
+import { type JsonSchema, withWords, wordsOf } from "./field-words.ts";
 import { errorSchemas, groups, introduction, sharedParts } from "./openapi-parts.ts";
 import { closed } from "./perform.ts";
 import { ProtoSchemas } from "./proto-schema.ts";
 import { type FullBinding, parseRoute, restBindings } from "./rest.ts";
 import { methodBindings, rpcPath } from "./rpc.ts";
 import { socketFrameBytesMax, socketPath } from "./sockets.ts";
-import { type JsonSchema, withWords, wordsOf } from "./words.ts";
 
 export interface Manifested {
   name: string;

@@ -1,15 +1,95 @@
 import { KindGuard, type TObject, type TSchema, Type } from "@sinclair/typebox";
 import { AccessRefusal } from "../gate/gate.ts";
+import { subjectOf } from "../gate/subject.ts";
+import { actionsThatShowType, asksOfAll, screenOfAsks } from "../gate/things.ts";
 import type { Caller } from "../kit/caller.ts";
-import { compiled } from "../kit/compiled.ts";
-import { explain } from "../kit/explain.ts";
+import { compiled, explain, isCheckedPerItem } from "../kit/explain.ts";
 import type { Fault } from "../kit/fault.ts";
-import { isCheckedPerItem } from "../kit/item-check.ts";
-import type { Operation, Permit, StreamOperation, UnaryOperation } from "../kit/operation.ts";
+import { sequenceWaitMsMax } from "../kit/limits.ts";
+import type { LogWrite, Operation, Permit, StreamOperation, UnaryOperation } from "../kit/operation.ts";
+import { minSequenceHeader, minSequenceQuery, readSequence, type Sequence } from "../kit/sequence.ts";
 import { type Authenticated, type Edge, faultOf, RefusedCaller, RequestCall } from "./call.ts";
-import { minSequence, sequenceOf } from "./min-sequence.ts";
 import { keepAuthorized, reauthorize } from "./reauthorize.ts";
-import { screenedList } from "./screened-list.ts";
+
+const unitMs: Record<string, number> = { H: 3_600_000, M: 60_000, S: 1_000, m: 1, u: 1e-3, n: 1e-6 };
+
+/** The time left to answer a wait that runs out: a client that has given up would get no answer. */
+const answerMsMax = 500;
+
+/** What the caller's own deadline leaves of the longest wait. */
+function waitMsOf({ headers }: Pick<Request, "headers">): number {
+  const [, number, unit] = /^(\d{1,8})([HMSmun])$/.exec(headers.get("grpc-timeout") ?? "") ?? [];
+  const connectMs = headers.get("connect-timeout-ms");
+  const ms = unit === undefined ? Number(connectMs ?? Number.NaN) : Number(number) * unitMs[unit]!;
+  if (Number.isNaN(ms)) return sequenceWaitMsMax;
+  return Math.min(sequenceWaitMsMax, Math.max(0, ms - Math.min(answerMsMax, ms / 4)));
+}
+
+function leastOf({ headers, url }: Pick<Request, "headers" | "url">): Sequence | undefined {
+  const sent = headers.get(minSequenceHeader);
+  if (sent !== null) return readSequence(minSequenceHeader, sent);
+  if (!url.includes(`${minSequenceQuery}=`)) return undefined;
+  const asked = new URL(url).searchParams.get(minSequenceQuery);
+  return asked === null ? undefined : readSequence(minSequenceQuery, asked);
+}
+
+/**
+ * What a read that was sent a position has to wait for before it begins; undefined where nothing is missing.
+ * A malformed position throws.
+ */
+function minSequence(
+  { sequences }: Edge,
+  { waitsFor }: Pick<Operation, "waitsFor">,
+  call: RequestCall,
+  input: unknown,
+): (() => Promise<void>) | undefined {
+  if (!sequences || waitsFor === undefined) return undefined;
+  const least = leastOf(call.request);
+  if (!least) return undefined;
+  const reads =
+    typeof waitsFor === "function" ? () => waitsFor(input as never, call.environmentId) : waitsFor;
+  const reached = sequences.reached(call.environmentId, least, reads);
+  if (!reached) return undefined;
+  const { caller, request } = call;
+  return () => reached({ timeoutMs: waitMsOf(request), signal: call.signal, holder: caller.id });
+}
+
+/** What a write is answered in `X-Svc-Sequence`. */
+function sequenceOf(
+  { sequences }: Edge,
+  { log, positionOf, environmentOf }: LogWrite<unknown>,
+  call: Pick<RequestCall, "environmentId">,
+  output: unknown,
+): string | undefined | Promise<string | undefined> {
+  const position = positionOf(output);
+  if (position === undefined) return undefined;
+  return sequences?.sequenceAt(environmentOf?.(output) ?? call.environmentId, log, position);
+}
+
+/** Leaves out of a list the items that deny policies hide from its caller. */
+async function screenedList(call: RequestCall, operation: UnaryOperation, output: unknown): Promise<unknown> {
+  const { lists, action } = operation;
+  if (!lists || action === null || action === "authenticated") return output;
+  const { type: ownType } = subjectOf(operation);
+  const { also, shows, type = ownType } = lists;
+  // What stands in lists of other things is hidden as it is in its own.
+  const isOfTenants = !action.startsWith("platform:");
+  const further = type === ownType || !isOfTenants ? [] : actionsThatShowType(type);
+  const own = [action, ...(also === undefined ? [] : [also]), ...further].map((asked) => ({
+    ...{ action: asked, type },
+  }));
+  const screen = await screenOfAsks(call, shows ? [...own, ...asksOfAll] : own);
+  if (!screen) return output;
+  const kept: unknown[] = [];
+  for (const item of lists.items(output)) {
+    const names = lists.namesOf(item as never);
+    const things = own.flatMap((asked) => names.map((id) => ({ ...asked, id })));
+    const refused = screen.refusalOf([...things, ...(shows?.(item as never) ?? [])]);
+    if ((await refused) === undefined) kept.push(item);
+  }
+  // Totals are removed also when this page lost nothing: they count items hidden on other pages.
+  return lists.only(output, kept as never[]);
+}
 
 /** An operation with its input check, which is compiled once. */
 export interface PreparedOperation {

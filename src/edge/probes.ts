@@ -1,8 +1,8 @@
 import { Type } from "@sinclair/typebox";
 import { SvcService } from "../gen/svc/v1/svc_pb.ts";
 import { type Clock, rfc3339 } from "../kit/clock.ts";
+import type { Draining } from "../kit/closing.ts";
 import { described, shape } from "../kit/described.ts";
-import type { Draining } from "../kit/draining.ts";
 import { type Operation, rpc, unary } from "../kit/operation.ts";
 import { timestampOf } from "../kit/wkt.ts";
 

@@ -1,8 +1,7 @@
 import { type DescEnum, type DescField, type DescMessage, ScalarType } from "@bufbuild/protobuf";
 import { comments } from "../gen/svc/v1/comments.ts";
-import { alwaysPresent } from "./always-present.ts";
-import { inBothSpellings } from "./both-spellings.ts";
-import { type JsonSchema, wordsOf } from "./words.ts";
+import { alwaysPresent, inBothSpellings } from "./always-present.ts";
+import { type JsonSchema, wordsOf } from "./field-words.ts";
 
 /** The well-known types in their JSON form. */
 const wellKnown: Record<string, JsonSchema> = {

@@ -3,14 +3,13 @@ import { Fault, invalid } from "../kit/fault.ts";
 import type { RestReply, RestRequest, UnaryOperation } from "../kit/operation.ts";
 import { minSequenceQuery, sequenceHeader } from "../kit/sequence.ts";
 import { headOf, isJson, readBytes, readJsonBody, UnreadBody } from "./body.ts";
-import { type BodyBudget, publicBodyBytesMax } from "./body-budget.ts";
+import { type BodyBudget, publicBodyBytesMax, sentInPieces } from "./body-budget.ts";
 import { type Edge, faultOf, type RequestCall } from "./call.ts";
 import { restForm } from "./fault-encoding.ts";
 import { type BaseHeaders, jsonHeaders, requestIdOf, withHeaders } from "./headers.ts";
 import { admit, type PreparedOperation, perform } from "./perform.ts";
 import { keepAuthorized } from "./reauthorize.ts";
 import { lookFor, unknownTo } from "./unknown-fields.ts";
-import { sentInPieces } from "./unsent.ts";
 
 /**
  * What an HTTP handler gets from the router: the path's parameters, decoded except the last of a `{key...}`

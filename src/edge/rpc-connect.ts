@@ -24,7 +24,7 @@ import { Fault } from "../kit/fault.ts";
 import type { RpcBinding, RpcDuplexBinding, RpcStreamBinding } from "../kit/operation.ts";
 import { sequenceHeader } from "../kit/sequence.ts";
 import { readSent } from "./body.ts";
-import type { BodyRead } from "./body-budget.ts";
+import { type BodyRead, sentInPieces } from "./body-budget.ts";
 import { faultOf, type RequestCall } from "./call.ts";
 import { performDuplex } from "./duplex.ts";
 import { connectForm } from "./fault-encoding.ts";
@@ -32,7 +32,6 @@ import { afterFirstByte, wantsFirstByte } from "./first-byte.ts";
 import { admit, enter, type PreparedOperation, perform, performStream } from "./perform.ts";
 import type { IdleTimer, Surface } from "./rest.ts";
 import { refusesUnknown } from "./unknown-fields.ts";
-import { sentInPieces } from "./unsent.ts";
 
 export interface RpcImplementation {
   prepared: PreparedOperation;

@@ -5,6 +5,7 @@ import type { Operation, RpcBinding, UnaryOperation } from "../kit/operation.ts"
 import { parseJson as readJsonText } from "../kit/payload-json.ts";
 import { sequenceHeader } from "../kit/sequence.ts";
 import { isConnectJson, readJsonBody } from "./body.ts";
+import { sentInPieces } from "./body-budget.ts";
 import { faultOf, type RequestCall } from "./call.ts";
 import { connectForm } from "./fault-encoding.ts";
 import { jsonHeaders, requestIdOf, withHeaders } from "./headers.ts";
@@ -13,7 +14,6 @@ import { admit, type PreparedOperation, perform } from "./perform.ts";
 import type { HttpHandler, Surface } from "./rest.ts";
 import type { ConnectHandle, RpcImplementation } from "./rpc-connect.ts";
 import { unknownTo } from "./unknown-fields.ts";
-import { sentInPieces } from "./unsent.ts";
 
 export interface RpcRoute {
   method: "POST" | "GET";

@@ -7,18 +7,124 @@ import { decidingHeaders, protocolsOf } from "./credential.ts";
 import { installationHeader, requestIdOf } from "./headers.ts";
 import type { Upgrade } from "./http.ts";
 import {
+  type BegunSocket,
   closes,
   OpenSocket,
   type RawSocket,
   type SocketConnection,
+  type SocketDoor,
   type SocketSession,
   type Subscribed,
 } from "./open-socket.ts";
+import { admit, enter, observeCall, performStream, prepare } from "./perform.ts";
 import { openPublishPace } from "./publish-pace.ts";
+import { defaultDecode, parseRoute, queryOf } from "./rest.ts";
 import { watchSendBuffers } from "./send-buffers.ts";
-import type { BegunSocket, SocketDoor } from "./socket-door.ts";
-import { openSocketGate } from "./socket-gate.ts";
-import { watchDoor } from "./watch-sockets.ts";
+
+/** Of RFC 6455, in a frame of 125 bytes. */
+const closeReasonBytesMax = 120;
+
+const reasonOf = (message: string): string =>
+  Buffer.byteLength(message) <= closeReasonBytesMax ? message : "";
+
+/** A read of the store, or a wait for one: what a client has not read yet is not read for it. */
+async function pump(
+  frames: AsyncIterator<string>,
+  first: Awaited<ReturnType<typeof frames.next>>,
+  connection: SocketConnection,
+) {
+  for (let next = first; !next.done; next = await frames.next()) {
+    const room = connection.send(next.value);
+    if (room) await room;
+  }
+}
+
+/** The path of an operation to which a caller only listens. */
+function watchDoor(edge: Edge, operation: Operation & WatchOperation): SocketDoor {
+  const prepared = prepare(operation);
+  const decode = defaultDecode(operation.input);
+  return {
+    operation,
+    path: parseRoute(operation.route).path,
+    admit: (credentials, requestId) => admit(edge, prepared, credentials, requestId),
+
+    async begin({ call, request, params }) {
+      const over = new AbortController();
+      call.endWith(over.signal);
+      const admitted = Promise.withResolvers<void>();
+      call.admitted = admitted.resolve;
+      const asked = { params, query: queryOf(request.url), headers: request.headers, body: undefined };
+      const frames = performStream(edge, prepared, call, () => decode(asked)) as AsyncGenerator<string>;
+      const first = frames.next();
+      await Promise.race([admitted.promise, first]);
+      const leave = () => over.abort();
+      return {
+        leave() {
+          leave();
+          void first.then(() => frames.return(undefined)).catch(() => {});
+        },
+        connect(connection) {
+          first
+            .then((one) => pump(frames, one, connection))
+            .then(
+              () => connection.end(closes.gone, "the server has nothing more to say"),
+              (error) => {
+                const { message, kind: code } = faultOf(edge, error, operation, call.requestId);
+                connection.send(JSON.stringify({ type: "error", message, code }));
+                connection.end(closes.refused, reasonOf(message));
+              },
+            );
+          return { onMessage() {}, subscriptions: () => [], deny() {}, onClose: leave };
+        },
+        watchAuthorization: () => undefined,
+      };
+    },
+  };
+}
+
+/**
+ * The checks of a socket's caller: at the upgrade, at each subscription, and from time to time while it is
+ * open.
+ */
+function openSocketGate(edge: Edge, operation: Operation) {
+  const prepared = prepare(operation);
+
+  async function admitCaller(credentials: Request, requestId: string): Promise<RequestCall> {
+    const call = await admit(edge, prepared, credentials, requestId);
+    await enter(edge, prepared, call);
+    return call;
+  }
+
+  /** Checks the policies of now, for the caller of now: both may have changed since the upgrade. */
+  const permitAs = (credentials: Request, requestId: string) => async (input: Subscribed) => {
+    const call = await admitCaller(credentials, requestId);
+    const startedAt = edge.clock.elapsed();
+    let fault: Fault | undefined;
+    try {
+      await edge.guard?.(call, operation, input);
+    } catch (error) {
+      fault = faultOf(edge, error, operation, requestId);
+      throw fault;
+    } finally {
+      observeCall(edge, operation, call, { fault, input, startedAt });
+    }
+  };
+
+  /** Checks from time to time that the caller may still be connected, and listen to each of its patterns. */
+  const watch = (raw: RawSocket, call: RequestCall, session: SocketSession) =>
+    edge.reauthorizer?.add({
+      edge,
+      operation,
+      call,
+      inputs: () => session.subscriptions(),
+      refuse(fault, input) {
+        if (input === undefined) raw.close(closes.refused, "the credential is no longer valid");
+        else session.deny(input as Subscribed, fault);
+      },
+    });
+
+  return { admit: admitCaller, permitAs, watch };
+}
 
 /** What a client may send in one WebSocket frame. */
 export const socketFrameBytesMax = 1024 * 1024;

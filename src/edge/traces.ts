@@ -12,8 +12,7 @@ import {
 } from "@opentelemetry/sdk-trace";
 import type { Clock, Instant } from "../kit/clock.ts";
 import type { Log } from "../kit/log.ts";
-import type { Tracer } from "../kit/trace.ts";
-import { readTraceparent, type TraceContext, traceparentOf } from "../kit/trace-context.ts";
+import { readTraceparent, type TraceContext, type Tracer, traceparentOf } from "../kit/trace.ts";
 
 export interface TracesHost {
   clock: Clock;

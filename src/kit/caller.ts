@@ -30,3 +30,18 @@ export const operates = ({ kind }: Pick<Caller, "kind">): boolean => kind === "p
 export function requireOperator(caller: Pick<Caller, "kind">): void {
   if (!operates(caller)) throw new Fault("permission_denied", "platform credential required");
 }
+
+/** Who asked for what is done later: the credential is looked up again when it is done. */
+export type Starter = Pick<Caller, "kind" | "id" | "orgId" | "impersonates">;
+
+export const starterOf = ({ kind, id, orgId, impersonates }: Caller): Starter => ({
+  ...{ kind, id, orgId },
+  ...(impersonates && { impersonates }),
+});
+
+/** What clients send that mean the environment of their key; none can have it as its name. */
+export const ownEnvironment = "current";
+
+/** The environment that a header or a query names; undefined when it names none. */
+export const namedEnvironment = (text: string | null | undefined): string | undefined =>
+  !text || text === ownEnvironment ? undefined : text;

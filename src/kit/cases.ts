@@ -1,3 +1,5 @@
+import { rfc3339 } from "./clock.ts";
+
 /** `created_at` is `createdAt`. */
 export type CamelCase<Name extends string> = Name extends `${infer First}_${infer Rest}`
   ? `${First}${Capitalize<CamelCase<Rest>>}`
@@ -41,3 +43,37 @@ export const inSnakeCase = <Fields extends object>(fields: Fields): InSnakeCase<
   Object.fromEntries(
     Object.entries(fields).map(([name, value]) => [snakeCase(name), value]),
   ) as InSnakeCase<Fields>;
+
+/** The words of a text, apart by a space. */
+export type Words<
+  Text extends string,
+  Found extends string = never,
+> = Text extends `${infer One} ${infer Rest}` ? Words<Rest, Found | One> : Found | Text;
+
+/** A text whose words are fields; `never` where one is none. */
+export type FieldNames<Fields, Text extends string> = Text &
+  (Words<Text> extends keyof Fields ? unknown : never);
+
+/**
+ * A record as answers have it: these of its fields, apart by a space, in snake_case; times (`…At`) as text,
+ * and nothing of what is null or undefined.
+ */
+export function recordJson<Fields extends object, Text extends string>(
+  fields: Fields,
+  names: FieldNames<Fields, Text>,
+): Record<string, unknown> {
+  const json: Record<string, unknown> = {};
+  for (const name of names.split(" ")) {
+    const value = (fields as Record<string, unknown>)[name];
+    if (value === null || value === undefined) continue;
+    const isTime = typeof value === "number" && /(?:^a|A|_a)t$/.test(name);
+    json[snakeCase(name)] = isTime ? rfc3339(value) : value;
+  }
+  return json;
+}
+
+/** The fields that are stated: without those that are undefined. */
+export const stated = <Fields extends object>(fields: Fields) =>
+  Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as {
+    [Name in keyof Fields]?: Exclude<Fields[Name], undefined>;
+  };

@@ -45,3 +45,10 @@ export function closing({ clock, log }: { clock: Clock; log: Log }) {
     },
   };
 }
+
+/**
+ * Whether this node is leaving: probes say so, connections are asked to go, and requests are still answered.
+ */
+export interface Draining {
+  active: boolean;
+}

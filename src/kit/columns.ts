@@ -1,6 +1,5 @@
-import { snakeCase } from "./cases.ts";
-import { column, type SqlArray } from "./sql.ts";
-import type { Words } from "./words.ts";
+import { snakeCase, type Words } from "./cases.ts";
+import { column, type Sql, type SqlArray } from "./sql.ts";
 
 /** The fields of a row that hold such a value, or none. */
 type Holding<Row, Value> = {
@@ -40,3 +39,18 @@ export function columnsOf<Row extends object, Text extends string = never, Big e
     for (const [field, name] of fieldsIn(bigint)) columns[name] = column.bigint(cells<number>(field));
   return columns;
 }
+
+interface RowReader {
+  one<Row extends object>(query: Sql): Promise<Row | undefined>;
+  all<Row extends object>(query: Sql): Promise<Row[]>;
+}
+
+/** Reads rows of the store as records, by what makes a record of one row. */
+export const readAs = <Row extends object, Read>(to: (row: Row) => Read) => ({
+  async one(reader: Pick<RowReader, "one">, query: Sql): Promise<Read | undefined> {
+    const row = await reader.one<Row>(query);
+    return row && to(row);
+  },
+  all: async (reader: Pick<RowReader, "all">, query: Sql): Promise<Read[]> =>
+    (await reader.all<Row>(query)).map((row) => to(row)),
+});

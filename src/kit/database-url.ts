@@ -1,4 +1,4 @@
-import type { Kind } from "./setting-kinds.ts";
+import type { Kind } from "./setting.ts";
 
 /**
  * A URL of libpq's form as one URL for each host, or what is wrong with it: words that repeat nothing of the

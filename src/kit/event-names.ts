@@ -19,3 +19,31 @@ export function requireStorable(field: string, text: string | undefined): void {
 
 /** The event of a run that failed for good: the server alone emits it, where an environment asks for it. */
 export const runFailedEvent = "svc.run.failed";
+
+/**
+ * Subjects are dot-separated tokens; a pattern may use `*` for exactly one token and a last `>` for one or
+ * more.
+ */
+export function matchesPattern(pattern: string, subject: string): boolean {
+  if (pattern === subject) return true;
+  const wanted = pattern.split(".");
+  const given = subject.split(".");
+  for (const [at, token] of wanted.entries()) {
+    if (token === ">") return at === wanted.length - 1 && given.length > at;
+    if (at >= given.length) return false;
+    if (token !== "*" && token !== given[at]) return false;
+  }
+  return wanted.length === given.length;
+}
+
+export const deploymentCharsMax = 128;
+
+/** Which build of its program somebody is, by that one's own choice. */
+export function requireDeployment(deployment: string): string {
+  if (deployment.length > deploymentCharsMax || !/^[A-Za-z0-9][A-Za-z0-9._:/@+-]*$/.test(deployment))
+    throw invalid(
+      "deployment",
+      `must be 1 to ${deploymentCharsMax} letters, digits and ._:/@+-, the first a letter or digit`,
+    );
+  return deployment;
+}

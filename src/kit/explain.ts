@@ -1,4 +1,5 @@
-import type { TSchema } from "@sinclair/typebox";
+import type { Static, TSchema } from "@sinclair/typebox";
+import { type TypeCheck, TypeCompiler } from "@sinclair/typebox/compiler";
 import { type ValueError, ValueErrorType } from "@sinclair/typebox/errors";
 import { type Fault, invalid } from "./fault.ts";
 
@@ -102,4 +103,36 @@ export function explain(found: ValueError | undefined, whole = "body"): Fault {
   // A binding that copies an absent field leaves undefined behind; to the caller that is a missing one.
   if (error.value === undefined && error.path !== "") return invalid(fieldOf(error.path), "required");
   return invalid(fieldOf(error.path) || whole, rule(error));
+}
+
+/** The check of a schema, compiled at the first value: all together are a fifth of a start's computing. */
+export function compiled<Schema extends TSchema>(schema: () => Schema): () => TypeCheck<Schema> {
+  let check: TypeCheck<Schema> | undefined;
+  return () => {
+    check ??= TypeCompiler.Compile(schema());
+    return check;
+  };
+}
+
+const mark = Symbol("checked apart");
+
+/** What `checkedApart` has marked: part of the description of an input, and not of the edge's check. */
+export const isCheckedPerItem = (schema: TSchema): boolean => (schema as { [mark]?: boolean })[mark] === true;
+
+/**
+ * Fields that their handler checks, one item at a time: the edge lets any value through. Else one item of
+ * many that has the wrong form would refuse the request, or end the stream, that brings the others.
+ */
+export function checkedPerItem<Fields extends Record<string, TSchema>>(fields: Fields): Fields {
+  const marked = Object.entries(fields).map(([name, schema]) => [name, { ...schema, [mark]: true }]);
+  return Object.fromEntries(marked) as Fields;
+}
+
+/** The check that such a handler makes; throws the fault that names the field. */
+export function checker<Schema extends TSchema>(schema: Schema): (value: unknown) => Static<Schema> {
+  const check = compiled(() => schema);
+  return (value) => {
+    if (!check().Check(value)) throw explain(check().Errors(value).First());
+    return value;
+  };
 }

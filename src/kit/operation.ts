@@ -11,9 +11,8 @@ import type { Caller } from "./caller.ts";
 import type { Instant } from "./clock.ts";
 import type { Fault } from "./fault.ts";
 import type { Screen } from "./screen.ts";
-import type { LogName } from "./sequence.ts";
+import type { LogName, WaitsFor } from "./sequence.ts";
 import type { SocketBinding } from "./socket-binding.ts";
-import type { WaitsFor } from "./waits-for.ts";
 
 /** What one request carries besides its input. */
 export interface Call {

@@ -127,3 +127,59 @@ export class SliceSize {
     this.#counted = { at, flushes };
   }
 }
+
+/** Events read at once by a feed, and environments compared at once. */
+export const feedSliceMax = 500;
+
+/** Characters that one read of a log aims at. */
+const sliceCharsMax = 1024 * 1024;
+
+/**
+ * How many entries a reader of a log asks for at once: fewer of large ones, so that a slice does not fill the
+ * memory. A slice that had more characters than it aims at makes the next one smaller.
+ */
+export class ReadAheadSize {
+  #limit: number;
+
+  constructor(first: number) {
+    this.#limit = first;
+  }
+
+  get limit(): number {
+    return this.#limit;
+  }
+
+  /** Gets each slice that was read. */
+  note(count: number, chars: number): void {
+    if (count === 0) return;
+    const fitting = Math.floor((sliceCharsMax * count) / (chars + 1));
+    this.#limit = Math.max(1, Math.min(fitting, this.#limit * 4, feedSliceMax));
+  }
+}
+
+/** Bytes of payloads that a loop reads at once. */
+const payloadsAtOnceBytesMax = 8 * 1024 * 1024;
+
+/**
+ * Those of the rows, one at least, whose payloads are read now; the others stay due. The first row of each
+ * environment comes before the second of any: large payloads of one environment do not delay another.
+ */
+export function fitting<Row extends { environment_id: string }>(
+  rows: readonly Row[],
+  bytesOf: (row: Row) => number,
+  bytesMax = payloadsAtOnceBytesMax,
+): Row[] {
+  const counts = new Map<string, number>();
+  const ranked = rows.map((row) => {
+    const rank = counts.get(row.environment_id) ?? 0;
+    counts.set(row.environment_id, rank + 1);
+    return { row, rank };
+  });
+  ranked.sort((one, other) => one.rank - other.rank);
+  let left = bytesMax;
+  return ranked.flatMap(({ row }) => {
+    if (left <= 0) return [];
+    left -= bytesOf(row);
+    return row;
+  });
+}

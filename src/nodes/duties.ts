@@ -1,5 +1,8 @@
+import type { Clock, Instant } from "../kit/clock.ts";
 import type { LoopOptions, Waker } from "../kit/loop.ts";
-import type { Basics, LeaderWrite } from "../store/store.ts";
+import { nodesWithout } from "../kit/node-facts.ts";
+import { sql } from "../kit/sql.ts";
+import type { Basics, LeaderWrite, Store } from "../store/store.ts";
 import { Deposed, type Leadership, writeAsLeader } from "./leader.ts";
 
 /** Background work that one node does for all. Loops of one duty are led together. */
@@ -48,5 +51,31 @@ export function dutyLoop(
         return { againInMs: followerMs };
       }
     },
+  };
+}
+
+const keptMs = 2_000;
+
+/**
+ * Whether all listed nodes say a fact of themselves; a silent node is listed for an hour. A file has one
+ * node. The answer is kept for two seconds. False if unreadable: what only new nodes know is then left alone.
+ */
+export function everyNodeSays(
+  fact: string,
+  { store, clock }: { store: Store; clock: Pick<Clock, "now"> },
+): () => Promise<boolean> {
+  let kept: { at: Instant; answer: Promise<boolean> } | undefined;
+  const ask = async () => (await store.one(sql`${nodesWithout(fact)} LIMIT 1`)) === undefined;
+  return () => {
+    if (!store.isShared) return Promise.resolve(true);
+    const now = clock.now();
+    if (kept === undefined || now - kept.at >= keptMs) {
+      const answer = ask().catch(() => {
+        kept = undefined;
+        return false;
+      });
+      kept = { at: now, answer };
+    }
+    return kept.answer;
   };
 }

@@ -2,13 +2,13 @@
 
 export * from "./browser.ts";
 export { defineTools } from "./client/tools.ts";
+export type { WebhookEvent, WebhookRequest, WebhookRule } from "./client/webhooks.ts";
 export {
   type VerifiedWebhook,
   type VerifyWebhookOptions,
   verifyWebhook,
   WebhookVerificationError,
-} from "./client/verify-webhook.ts";
-export type { WebhookEvent, WebhookRequest, WebhookRule } from "./client/webhooks.ts";
+} from "./client/webhooks.ts";
 export { createProjection } from "./projections/projection.ts";
 export {
   createFunction,
@@ -20,7 +20,6 @@ export type { StepRetry } from "./steps/step-retry.ts";
 export { StepTimeoutError } from "./steps/step-work.ts";
 export type * from "./steps/steps.ts";
 export type { HandlerEvent, SvcFunction } from "./steps/svc-function.ts";
-export type * from "./steps/wait-types.ts";
 export type { TestCall, TestResult, TestStep, TestWait } from "./testing/test-plan.ts";
 export { type FunctionTest, testFunction } from "./testing/testing.ts";
 export {

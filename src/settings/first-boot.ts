@@ -1,5 +1,4 @@
-import { setting } from "../kit/setting.ts";
-import { line, matching } from "../kit/setting-kinds.ts";
+import { line, matching, setting } from "../kit/setting.ts";
 
 /** The name of this node, what the first boot makes, and the keys that seal and sign. */
 export const firstBootSettings = {

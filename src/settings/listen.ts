@@ -1,5 +1,4 @@
-import { setting } from "../kit/setting.ts";
-import { boolean, integer, line } from "../kit/setting-kinds.ts";
+import { boolean, integer, line, setting } from "../kit/setting.ts";
 
 export const grpcPortDefault = 9190;
 

@@ -1,5 +1,4 @@
-import { setting } from "../kit/setting.ts";
-import { boolean } from "../kit/setting-kinds.ts";
+import { boolean, integer, setting } from "../kit/setting.ts";
 
 /** Which headers of a proxy are trusted, and which requests are refused. */
 export const requestSettings = {
@@ -29,5 +28,22 @@ export const requestSettings = {
     fallback: false,
     about:
       "Refuse fields that the server does not know in RPC and worker requests, instead of passing them over: for finding misspelt ones.",
+  }),
+};
+
+/** How many requests one key may send. */
+export const rateLimitSettings = {
+  keyRateLimit: setting({
+    env: "SVC_KEY_RATE_LIMIT",
+    parse: integer(0, 1_000_000, "requests"),
+    fallback: 0,
+    about: "Requests a second that one key may send to this node; 0 sets no limit.",
+  }),
+  keyRateBurst: setting({
+    env: "SVC_KEY_RATE_BURST",
+    parse: integer(1, 10_000_000, "requests"),
+    fallback: undefined,
+    otherwise: "twice the limit",
+    about: "Requests that a key may send at once, after it was quiet.",
   }),
 };

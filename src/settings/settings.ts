@@ -1,20 +1,14 @@
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { readSettings, settingsHelp, settingsTable, type Values } from "../kit/setting.ts";
-import { alertSettings } from "./alerts.ts";
-import { auditSettings } from "./audit.ts";
-import { busSettings } from "./bus.ts";
-import { engineSettings } from "./engine.ts";
+import { engineSettings, servingSettings } from "./engine.ts";
 import { firstBootSettings } from "./first-boot.ts";
 import { listenSettings } from "./listen.ts";
-import { outboxSettings } from "./outbox.ts";
-import { rateLimitSettings } from "./rate-limit.ts";
-import { requestSettings } from "./requests.ts";
-import { retentionConflicts, retentionSettings } from "./retention.ts";
-import { servingSettings } from "./serving.ts";
-import { storeSettings } from "./store.ts";
+import { rateLimitSettings, requestSettings } from "./requests.ts";
+import { auditSettings, retentionConflicts, retentionSettings } from "./retention.ts";
+import { busSettings, storeSettings } from "./store.ts";
 import { watchSettings } from "./watch.ts";
-import { webhookSettings } from "./webhooks.ts";
+import { alertSettings, outboxSettings, webhookSettings } from "./webhooks.ts";
 
 /** Every setting of the server, in the order in which a newcomer meets them. */
 export const settings = {

@@ -1,5 +1,4 @@
-import { setting } from "../kit/setting.ts";
-import { boolean, choice, fraction, integer, line, oneUrl } from "../kit/setting-kinds.ts";
+import { boolean, choice, fraction, integer, line, oneUrl, setting } from "../kit/setting.ts";
 
 /** Metrics, traces and logs. */
 export const watchSettings = {

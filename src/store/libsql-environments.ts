@@ -3,28 +3,25 @@ import { basename, dirname, join } from "node:path";
 import type { Clock } from "../kit/clock.ts";
 import { Fault } from "../kit/fault.ts";
 import { sql } from "../kit/sql.ts";
-import type {
-  EnvironmentDatabases,
-  FoldDefinition,
-  FoldOutcome,
-  FoldSlice,
-  FoldTable,
-  QueryAsk,
-} from "./environment-databases.ts";
 import {
   databaseSays,
+  type EnvironmentDatabases,
+  type FoldDefinition,
+  type FoldOutcome,
+  type FoldSlice,
+  type FoldTable,
   foldMsMax,
   noSeat,
+  type QueryAsk,
   seatIdleMs,
   seatsMax,
   seatsOfOneMax,
   waitingOfOneMax,
-} from "./environment-faults.ts";
+} from "./environment-databases.ts";
 import { environmentsFolder } from "./libsql-files.ts";
 import type { WireStep, WireTable } from "./libsql-messages.ts";
 import { LibsqlSeat } from "./libsql-seat.ts";
-import { quickFirst } from "./quick-seat.ts";
-import { Seats } from "./seats.ts";
+import { quickFirst, Seats } from "./seats.ts";
 import type { Session, Store } from "./store.ts";
 
 export interface LibsqlEnvironmentsOptions {

@@ -11,11 +11,11 @@ import {
 } from "node:fs";
 import { dirname, resolve } from "node:path";
 import type { Instant } from "../kit/clock.ts";
-import { epochFloorAt, raiseEpochsText } from "./epochs.ts";
 import { BackupRefusal, type Content, requireDatabaseFile, sync, verified } from "./libsql-backup.ts";
 import type { Driver } from "./libsql-drivers.ts";
 import { alignCursors, copyEnvironments, environmentsFolder } from "./libsql-files.ts";
 import { claimFile } from "./libsql-lock.ts";
+import { epochFloorAt, raiseEpochsText } from "./schema.ts";
 
 export interface RestoreOptions {
   from: string;

@@ -1,14 +1,16 @@
 import type { Clock } from "../kit/clock.ts";
 import type { Fault } from "../kit/fault.ts";
-import type { Cell, QueryAnswer, QueryAsk } from "./environment-databases.ts";
 import {
+  type Cell,
   cutOff,
   databaseSays,
+  type QueryAnswer,
+  type QueryAsk,
   rowBytesMax,
   rowTooLarge,
   tookTooLong,
   tookTooMuch,
-} from "./environment-faults.ts";
+} from "./environment-databases.ts";
 import type { ProgramAnswer, ProgramAsk, WirePlaces } from "./libsql-messages.ts";
 import type { Seat } from "./seats.ts";
 import { StoreError } from "./store.ts";

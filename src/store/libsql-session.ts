@@ -1,6 +1,5 @@
 import type { Bound, Sql } from "../kit/sql.ts";
-import type { Connection, Statement } from "./libsql-drivers.ts";
-import { toLibsqlTrouble } from "./libsql-errors.ts";
+import { type Connection, type Statement, toLibsqlTrouble } from "./libsql-drivers.ts";
 import { libsqlSeams, renderLibsql } from "./libsql-text.ts";
 import { afterLast, type Row, type Session, type SyncSession } from "./store.ts";
 

@@ -1,6 +1,5 @@
 import type { Clock } from "../kit/clock.ts";
-import type { Connection } from "./libsql-drivers.ts";
-import { toLibsqlTrouble } from "./libsql-errors.ts";
+import { type Connection, toLibsqlTrouble } from "./libsql-drivers.ts";
 import { StoreError } from "./store.ts";
 
 /** One caller's work inside the group. It answers at once, or by a promise that the whole writer awaits. */

@@ -1,28 +1,25 @@
 import type { Clock } from "../kit/clock.ts";
 import type { Log } from "../kit/log.ts";
-import type {
-  EnvironmentDatabases,
-  FoldDefinition,
-  FoldSlice,
-  FoldTable,
-  QueryAsk,
-} from "./environment-databases.ts";
 import {
+  type EnvironmentDatabases,
+  type FoldDefinition,
+  type FoldSlice,
+  type FoldTable,
   foldMsMax,
   noSeat,
+  type QueryAsk,
   seatIdleMs,
   seatsMax,
   seatsOfOneMax,
   waitingOfOneMax,
-} from "./environment-faults.ts";
+} from "./environment-databases.ts";
 import { type DatabaseTls, openClient } from "./postgres-client.ts";
 import { refusesLogin, toPostgresTrouble } from "./postgres-errors.ts";
 import { PostgresFolds } from "./postgres-folds.ts";
 import type { Primary } from "./postgres-primary.ts";
 import { type EnvironmentLogins, type Login, PostgresRoles, type Sealing } from "./postgres-roles.ts";
 import { PostgresSeat } from "./postgres-seat.ts";
-import { quickFirst } from "./quick-seat.ts";
-import { Seats } from "./seats.ts";
+import { quickFirst, Seats } from "./seats.ts";
 import type { Store } from "./store.ts";
 
 export interface PostgresEnvironmentsOptions {

@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
 import {
+  databaseSays,
   type FoldDefinition,
   type FoldOutcome,
   type FoldSlice,
@@ -7,7 +8,6 @@ import {
   parameterMark,
   tableMark,
 } from "./environment-databases.ts";
-import { databaseSays } from "./environment-faults.ts";
 import type { PostgresClient } from "./postgres-client.ts";
 import { codeOf, isConnectionLoss } from "./postgres-errors.ts";
 import { foldsTable, quoted } from "./postgres-roles.ts";

@@ -1,19 +1,17 @@
 import type { Clock } from "../kit/clock.ts";
 import {
   type Cell,
+  cutOff,
+  databaseSays,
   gatheredName,
   JsonText,
   type QueryAnswer,
   type QueryAsk,
-} from "./environment-databases.ts";
-import {
-  cutOff,
-  databaseSays,
   rowBytesMax,
   rowTooLarge,
   tookTooLong,
   tookTooMuch,
-} from "./environment-faults.ts";
+} from "./environment-databases.ts";
 import type { PostgresClient, RawAnswer } from "./postgres-client.ts";
 import { codeOf } from "./postgres-errors.ts";
 import type { Seat } from "./seats.ts";

@@ -1,7 +1,7 @@
-import { cachedQuery } from "../kit/cached-query.ts";
 import type { Clock } from "../kit/clock.ts";
 import { gaugeKeptMs, gaugeWaitMsMax } from "../kit/limits.ts";
 import { type Metrics, secondsBuckets } from "../kit/metrics.ts";
+import { cachedQuery } from "../kit/ttl-cache.ts";
 import type { Pool, Pooled } from "./pool.ts";
 import { codeOf } from "./postgres-errors.ts";
 

@@ -1,4 +1,6 @@
 import type { Clock } from "../kit/clock.ts";
+import { Fault } from "../kit/fault.ts";
+import type { QueryAnswer, QueryAsk } from "./environment-databases.ts";
 
 /** A connection or a process that works for one environment, one caller at a time. */
 export interface Seat {
@@ -26,7 +28,7 @@ interface Waiting {
 }
 
 /** Younger work finds a seat of its own: one for an environment, and so many for a node beside `sizeMax`. */
-export const quickMs = 250;
+const quickMs = 250;
 const quickSeatsMax = 2;
 
 /** Seats in use, of all and by environment. */
@@ -181,4 +183,29 @@ export class Seats<S extends Seat> {
     this.#idle.delete(one);
     one.seat.end();
   }
+}
+
+interface QuerySeat extends Seat {
+  query(ask: QueryAsk): Promise<QueryAnswer>;
+}
+
+/**
+ * Runs a query, also in the seat that is kept for quick ones: what is not over there after `quickMs` is left,
+ * and begins again in one of the others. Undefined when none became free.
+ */
+export async function quickFirst<S extends QuerySeat>(
+  seats: Seats<S>,
+  environmentId: string,
+  ask: QueryAsk,
+): Promise<QueryAnswer | undefined> {
+  const { timeoutMs } = ask;
+  const place = { environmentId, waitMs: timeoutMs };
+  const answer = await seats.withAny(place, async (seat, isQuick) => {
+    if (!isQuick || timeoutMs <= quickMs) return seat.query(ask);
+    return seat.query({ ...ask, timeoutMs: quickMs }).catch((error) => {
+      if (error instanceof Fault && error.kind === "deadline_exceeded") return "late" as const;
+      throw error;
+    });
+  });
+  return answer === "late" ? seats.with(environmentId, timeoutMs, (seat) => seat.query(ask)) : answer;
 }

@@ -1,4 +1,4 @@
-import { ownKeyMark } from "../../src/kit/idempotency-key.ts";
+import { ownKeyMark } from "../../src/kit/key-claims.ts";
 import { sql } from "../../src/kit/sql.ts";
 import type { Store } from "../../src/store/store.ts";
 import { type Chance, chanceOf } from "../support/chance.ts";

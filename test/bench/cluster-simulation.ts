@@ -1,4 +1,4 @@
-import { FlushPace } from "../../src/kit/flush-pace.ts";
+import { FlushPace } from "../../src/kit/combine-lane.ts";
 import { combineLanes, combinePaceMs, flushItemsMax } from "../../src/kit/flush-queue.ts";
 import { percentile } from "./figures.ts";
 import { Disk, Pool, Timeline } from "./simulated-time.ts";

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { admitHandler } from "../../src/domain/state/query/definitions.ts";
-import { loadParser } from "../../src/domain/state/query/parse.ts";
+import { loadParser } from "../../src/domain/state/query/selects.ts";
 import { systemClock } from "../../src/kit/clock.ts";
 import { type Log, silentLog } from "../../src/kit/log.ts";
 import { sql } from "../../src/kit/sql.ts";

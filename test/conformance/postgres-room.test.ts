@@ -2,7 +2,7 @@ import { afterAll, beforeEach, describe, expect, test } from "bun:test";
 import { type TestClock, testClock } from "../../src/kit/clock.ts";
 import { silentLog } from "../../src/kit/log.ts";
 import { openClient, type PostgresClient } from "../../src/store/postgres-client.ts";
-import { RoomTable } from "../../src/store/postgres-room.ts";
+import { RoomTable } from "../../src/store/postgres-writable.ts";
 import { sharedPostgres } from "../support/postgres.ts";
 import { until } from "../support/until.ts";
 import { clock as systemClock } from "./store.ts";

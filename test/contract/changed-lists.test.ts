@@ -1,6 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { changingOperations } from "../../src/domain/realtime/pubsub/changed-by.ts";
-import { changedLists } from "../../src/domain/realtime/pubsub/changed-lists.ts";
+import { changedLists, changingOperations } from "../../src/domain/realtime/pubsub/changed-lists.ts";
 import { subjectOf } from "../../src/gate/subject.ts";
 import { startTestServer, type TestServer } from "../support/server.ts";
 

@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
-import { nearest } from "../../src/domain/engine/dispatch/actors.ts";
+import { nearest } from "../../src/domain/engine/dispatch/plan.ts";
 import { LeaseState } from "../../src/gen/svc/v1/worker_pb.ts";
 import { sql } from "../../src/kit/sql.ts";
 import { freePort } from "../support/process.ts";

@@ -10,8 +10,7 @@ import {
   writeFileSync,
 } from "node:fs";
 import { join } from "node:path";
-import { type BootstrapOptions, bootstrap } from "../../src/domain/access/keys/bootstrap.ts";
-import { writePending } from "../../src/domain/access/keys/bootstrap-file.ts";
+import { type BootstrapOptions, bootstrap, writePending } from "../../src/domain/access/keys/bootstrap.ts";
 import { keys as openKeys } from "../../src/domain/access/keys/service.ts";
 import { tenancy as openTenancy } from "../../src/domain/access/tenancy/service.ts";
 import { users as openUsers } from "../../src/domain/access/users/service.ts";

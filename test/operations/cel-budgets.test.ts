@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { filteredTriggersMax } from "../../src/domain/engine/functions/filtered-triggers.ts";
+import { filteredTriggersMax } from "../../src/domain/engine/functions/trigger-patterns.ts";
 import { sql } from "../../src/kit/sql.ts";
 import { longestComputation, onProcessor } from "../support/held.ts";
 import { listen, type RawStream } from "../support/raw-stream.ts";

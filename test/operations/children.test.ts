@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { ownKeyMark } from "../../src/kit/idempotency-key.ts";
+import { ownKeyMark } from "../../src/kit/key-claims.ts";
 import { sql } from "../../src/kit/sql.ts";
 import { stepRowId } from "../../src/kit/step-id.ts";
 import { type Assignment, type PullWorker, pullWorker, stepIdOf } from "../support/pull-worker.ts";

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { nearest } from "../../src/domain/engine/dispatch/actors.ts";
+import { nearest } from "../../src/domain/engine/dispatch/plan.ts";
 import { sql } from "../../src/kit/sql.ts";
 import {
   type Client,

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { feedHints } from "../../src/app/feed-hints.ts";
+import { feedHints } from "../../src/app/log.ts";
 import type { BusTransport } from "../../src/bus/bus.ts";
 import { busOver } from "../../src/bus/channel.ts";
 import { openNatsTransport } from "../../src/bus/nats.ts";

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import type { FunctionFrame } from "../../src/domain/engine/functions/definition.ts";
-import { type DefinitionAt, openDefinitionAt } from "../../src/domain/engine/functions/pinned.ts";
+import { type DefinitionAt, openDefinitionAt } from "../../src/domain/engine/functions/definitions.ts";
 import { type Functions, openFunctions } from "../../src/domain/engine/functions/service.ts";
 import { cancelQueued } from "../../src/domain/engine/runs/wakes/due.ts";
 import { systemClock } from "../../src/kit/clock.ts";

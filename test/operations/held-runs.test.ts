@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { restoredStateOf } from "../../src/domain/engine/runs/wakes/restore-execution.ts";
+import { restoredStateOf } from "../../src/domain/engine/runs/wakes/sweep.ts";
 import { sql } from "../../src/kit/sql.ts";
 import { pauseWords, runWord } from "../../src/sdk/wire/pause-words.ts";
 import { pullWorker, stepIdOf } from "../support/pull-worker.ts";

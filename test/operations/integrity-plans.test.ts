@@ -4,18 +4,17 @@ import {
   type AttributeRange,
   readFilters,
 } from "../../src/domain/engine/attributes/rules.ts";
-import { debounceCheck } from "../../src/domain/engine/debounce/invariants.ts";
-import { errorChecks } from "../../src/domain/engine/errors/invariants.ts";
-import { listGroups } from "../../src/domain/engine/errors/rows.ts";
+import { debounceCheck } from "../../src/domain/engine/debounce/service.ts";
+import { errorChecks, listGroups } from "../../src/domain/engine/errors/service.ts";
 import { findRuns } from "../../src/domain/engine/runs/attributes/find-runs.ts";
 import { asleep, lostRuns, orphans, runChecks } from "../../src/domain/engine/runs/invariants.ts";
 import { pageOfRuns } from "../../src/domain/engine/runs/lists/page-of-runs.ts";
-import { scheduleChecks } from "../../src/domain/engine/schedules/invariants.ts";
+import { scheduleChecks } from "../../src/domain/engine/schedules/service.ts";
 import { openEventLog } from "../../src/domain/log/core/service.ts";
 import { topicChecks } from "../../src/domain/log/topics/invariants.ts";
-import { groupCheck } from "../../src/domain/realtime/groups/invariants.ts";
+import { groupCheck } from "../../src/domain/realtime/groups/service.ts";
 import { type IntegrityCheck, logCheck } from "../../src/domain/record/integrity/service.ts";
-import { bucketCheck } from "../../src/domain/state/kv/invariants.ts";
+import { bucketCheck } from "../../src/domain/state/kv/service.ts";
 import { testClock } from "../../src/kit/clock.ts";
 import { sql } from "../../src/kit/sql.ts";
 import type { Store } from "../../src/store/store.ts";

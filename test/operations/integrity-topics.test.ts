@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { topicChecks } from "../../src/domain/log/topics/invariants.ts";
-import { groupCheck } from "../../src/domain/realtime/groups/invariants.ts";
+import { groupCheck } from "../../src/domain/realtime/groups/service.ts";
 import { integrityRowsMax } from "../../src/kit/limits.ts";
 import { column, sql } from "../../src/kit/sql.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";

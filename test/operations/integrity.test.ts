@@ -1,10 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { debounceCheck } from "../../src/domain/engine/debounce/invariants.ts";
-import { statesCheck } from "../../src/domain/engine/runs/awaited/invariants.ts";
-import { runChecks } from "../../src/domain/engine/runs/invariants.ts";
+import { debounceCheck } from "../../src/domain/engine/debounce/service.ts";
+import { runChecks, statesCheck } from "../../src/domain/engine/runs/invariants.ts";
 import { wakeDue } from "../../src/domain/engine/runs/wakes/due.ts";
 import { openSweep } from "../../src/domain/engine/runs/wakes/sweep.ts";
-import { scheduleChecks } from "../../src/domain/engine/schedules/invariants.ts";
+import { scheduleChecks } from "../../src/domain/engine/schedules/service.ts";
 import { testClock } from "../../src/kit/clock.ts";
 import { sql } from "../../src/kit/sql.ts";
 import { pullWorker } from "../support/pull-worker.ts";

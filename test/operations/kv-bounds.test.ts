@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { dropExpired } from "../../src/domain/state/kv/change-rows.ts";
-import { bucketCheck } from "../../src/domain/state/kv/invariants.ts";
 import { newestOf } from "../../src/domain/state/kv/rows.ts";
+import { bucketCheck } from "../../src/domain/state/kv/service.ts";
 import { type Sql, sql } from "../../src/kit/sql.ts";
 import type { Session } from "../../src/store/store.ts";
 import { base, expectFault, kvOf, pathOf } from "../support/kv.ts";

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { ownKeyMark } from "../../src/kit/idempotency-key.ts";
+import { ownKeyMark } from "../../src/kit/key-claims.ts";
 import { sql } from "../../src/kit/sql.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
 import { until } from "../support/until.ts";

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, spyOn, test } from "bun:test";
 import { sql } from "../../src/kit/sql.ts";
 import { createClient, type Delivery, type SubscriptionNotice, SvcError } from "../../src/sdk/index.ts";
+import { socketWay } from "../../src/sdk/subscriptions/socket-line.ts";
 import { openSubscription } from "../../src/sdk/subscriptions/subscription.ts";
-import { socketWay } from "../../src/sdk/subscriptions/subscription-socket.ts";
 import { createTransport } from "../../src/sdk/wire/transport.ts";
 import { openProxy, type TcpProxy } from "../support/proxy.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { waitingOfOneMax } from "../../src/store/environment-faults.ts";
+import { waitingOfOneMax } from "../../src/store/environment-databases.ts";
 import { isNight } from "../support/night.ts";
 import { type CallOptions, engines, startTestServer, type TestServer } from "../support/server.ts";
 import { until } from "../support/until.ts";

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { streamsCheck } from "../../src/domain/log/streams/invariants.ts";
+import { streamsCheck } from "../../src/domain/log/streams/service.ts";
 import { sql } from "../../src/kit/sql.ts";
 import { pullWorker } from "../support/pull-worker.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";

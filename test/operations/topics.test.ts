@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { openExpiry } from "../../src/domain/log/topics/expire.ts";
+import { openExpiry } from "../../src/domain/log/topics/service.ts";
 import { testClock } from "../../src/kit/clock.ts";
 import { silentLog } from "../../src/kit/log.ts";
 import { sql } from "../../src/kit/sql.ts";

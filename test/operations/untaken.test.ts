@@ -1,8 +1,12 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { connect } from "node:net";
-import { bodiesOfCallerBytesMax, openBodyBudget } from "../../src/edge/body-budget.ts";
-import { sentInPieces, wholeBytesMax } from "../../src/edge/unsent.ts";
+import {
+  bodiesOfCallerBytesMax,
+  openBodyBudget,
+  sentInPieces,
+  wholeBytesMax,
+} from "../../src/edge/body-budget.ts";
 import { livedTime } from "../support/lived.ts";
 import { type SpawnedServer, spawnServer } from "../support/server.ts";
 import { askAndTakeNothing } from "../support/untaken.ts";

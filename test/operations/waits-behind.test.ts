@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
 import { openStates } from "../../src/domain/engine/runs/awaited/states.ts";
 import { RunObservers } from "../../src/domain/engine/runs/observer.ts";
-import { compareAgain } from "../../src/domain/engine/runs/waits/compare-again.ts";
+import { compareAgain } from "../../src/domain/engine/runs/waits/drop-waits.ts";
 import { openMatcher } from "../../src/domain/engine/runs/waits/matcher.ts";
 import { openWakes, type Wakes } from "../../src/domain/engine/runs/wakes/wake-work.ts";
 import { type ExecutionRow, undoResume } from "../../src/domain/engine/steering/rows.ts";

@@ -5,7 +5,7 @@ import {
   emptyConfig,
   type PresetName,
   presetNames,
-} from "../../src/domain/integrations/webhooks/presets.ts";
+} from "../../src/domain/integrations/webhooks/rules.ts";
 import { uncovered } from "../../src/domain/integrations/webhooks/verify.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
 

@@ -1,13 +1,9 @@
 import { type EnginePart, openEngine } from "../../src/app/engine.ts";
-import { openFlowPart } from "../../src/app/flow.ts";
 import { openOutboxPart } from "../../src/app/outbox.ts";
 import { foldParts, type Host } from "../../src/app/part.ts";
-import { openProjectionsPart } from "../../src/app/projections.ts";
-import type { QueryPart } from "../../src/app/query.ts";
-import { openRecord } from "../../src/app/record.ts";
-import { openSchemasPart } from "../../src/app/schemas.ts";
-import { openStreamsPart } from "../../src/app/streams.ts";
-import { openUsagePart } from "../../src/app/usage.ts";
+import { openProjectionsPart, type QueryPart } from "../../src/app/projections.ts";
+import { openFlowPart, openRecord, openUsagePart } from "../../src/app/record.ts";
+import { openSchemasPart, openStreamsPart } from "../../src/app/streams.ts";
 import type { Bus } from "../../src/bus/bus.ts";
 import { openListChanges } from "../../src/domain/realtime/pubsub/changes.ts";
 import { openFrames } from "../../src/domain/realtime/pubsub/frames.ts";

@@ -1,7 +1,6 @@
 import { testClock } from "../../src/kit/clock.ts";
 import { silentLog } from "../../src/kit/log.ts";
-import { drivers } from "../../src/store/libsql-drivers.ts";
-import { toLibsqlTrouble } from "../../src/store/libsql-errors.ts";
+import { drivers, toLibsqlTrouble } from "../../src/store/libsql-drivers.ts";
 import { asyncSession, statements, syncSession } from "../../src/store/libsql-session.ts";
 import { libsqlSeams } from "../../src/store/libsql-text.ts";
 import { migrate } from "../../src/store/migrate.ts";

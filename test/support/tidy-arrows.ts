@@ -160,11 +160,11 @@ const exceptions = new Set([
   "src/domain/engine/emit/late-starts.ts -> src/domain/engine/batches/join.ts",
   "src/domain/engine/batches/close.ts -> src/domain/engine/runs/create.ts",
   // What events ask of quotas is taken by the statement that writes them.
-  "src/domain/engine/emit/metering.ts -> src/domain/engine/quotas/charge.ts",
-  "src/domain/engine/emit/delayed-rows.ts -> src/domain/engine/quotas/charge.ts",
-  "src/domain/log/topics/flush.ts -> src/domain/engine/quotas/charge.ts",
-  "src/domain/log/topics/rows.ts -> src/domain/engine/quotas/charge.ts",
-  "src/domain/state/kv/change-rows.ts -> src/domain/engine/quotas/charge.ts",
+  "src/domain/engine/emit/metering.ts -> src/domain/engine/quotas/rows.ts",
+  "src/domain/engine/emit/rows.ts -> src/domain/engine/quotas/rows.ts",
+  "src/domain/log/topics/flush.ts -> src/domain/engine/quotas/rows.ts",
+  "src/domain/log/topics/rows.ts -> src/domain/engine/quotas/rows.ts",
+  "src/domain/state/kv/change-rows.ts -> src/domain/engine/quotas/rows.ts",
   // Events and topics append to their logs in the same steps.
   "src/domain/engine/emit/flush.ts -> src/domain/log/core/append.ts",
   "src/domain/log/topics/flush.ts -> src/domain/log/core/append.ts",

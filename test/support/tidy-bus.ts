@@ -31,7 +31,7 @@ export const messageShapes: Law = {
     ["src/app/engine.ts", `\nbus.hint("dispatch", JSON.stringify({ from }));`, 2],
     ["src/app/engine.ts", `host.bus.onHint("dispatch", (payload) => {});`, 1],
     ["src/app/outbox.ts", `await bus.send("runs.control", entry.payload, 5);`, 1],
-    ["src/app/members.ts", `await host.bus\n  .requestMany("who", "", limits);`, 2],
+    ["src/app/cluster.ts", `await host.bus\n  .requestMany("who", "", limits);`, 2],
     ["src/domain/cluster/nodes/service.ts", `bus.request("who", "", 5);`, 1],
     ["src/domain/cluster/nodes/service.ts", `bus.onRequest("who", async () => nodeId);`, 1],
     ["src/app/host.ts", imports("../bus/nats.ts"), 1],

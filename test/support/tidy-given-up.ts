@@ -35,7 +35,7 @@ const old = "nowhere: past the time that the tenant keeps it, and behind every r
 /** Tables of accepted work, and where stands what became of it, by the files that may delete their rows. */
 const deleted: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   delayed_events: {
-    "engine/emit/delayed-rows": "the event, the dead letters of the outbox, or the caller's own",
+    "engine/emit/rows": "the event, the dead letters of the outbox, or the caller's own",
   },
   outbox: {
     "record/outbox/rows": "sent, or a dead letter: requeued, discarded, or 90 days old",

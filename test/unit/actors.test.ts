@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
-import { assignToActors, nearest } from "../../src/domain/engine/dispatch/actors.ts";
 import type { IdleWorker } from "../../src/domain/engine/dispatch/idle-workers.ts";
+import { assignToActors, nearest } from "../../src/domain/engine/dispatch/plan.ts";
 import type { ClaimSlot } from "../../src/domain/engine/dispatch/queues.ts";
 import { actorOf } from "../../src/domain/engine/emit/new-runs.ts";
 import type { ClaimedRow } from "../../src/domain/engine/runs/execution/claim.ts";

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import { openAssignments } from "../../src/domain/engine/dispatch/assignments.ts";
-import { readCompletedSteps } from "../../src/domain/engine/dispatch/completed-steps.ts";
+import { readCompletedSteps } from "../../src/domain/engine/dispatch/claims.ts";
 import type { PollRequest } from "../../src/domain/engine/dispatch/queues.ts";
 import { jobCharsMax, type UnsentJob } from "../../src/domain/engine/dispatch/unsent.ts";
 import type { Job } from "../../src/domain/engine/jobs/rules.ts";

@@ -1,7 +1,6 @@
 import { Database } from "bun:sqlite";
 import { expect, test } from "bun:test";
-import { sql } from "../../src/kit/sql.ts";
-import { containsIgnoringCase, looksWithin } from "../../src/kit/sql-contains.ts";
+import { containsIgnoringCase, looksWithin, sql } from "../../src/kit/sql.ts";
 import { renderLibsql } from "../../src/store/libsql-text.ts";
 
 const database = new Database(":memory:");

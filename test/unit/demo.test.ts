@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { type Commit, classify, parseSubject } from "../../src/demo/classify.ts";
 import { type JournalEntry, summarize } from "../../src/demo/journal.ts";
-import { percentile } from "../../src/demo/table.ts";
+import { percentile } from "../../src/demo/verify.ts";
 
 const commit = (paths: string[], lines = 1): Commit => ({
   hash: "h",

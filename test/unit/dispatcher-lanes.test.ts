@@ -1,6 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import { openDispatcher } from "../../src/domain/engine/dispatch/dispatcher.ts";
-import { openGiveBack } from "../../src/domain/engine/dispatch/give-back.ts";
+import { openDispatcher, openGiveBack } from "../../src/domain/engine/dispatch/dispatcher.ts";
 import type { PollRequest } from "../../src/domain/engine/dispatch/queues.ts";
 import type { ClaimedRow, ClaimInput } from "../../src/domain/engine/runs/execution/claim.ts";
 import type { LimitedInput } from "../../src/domain/engine/runs/execution/claim-limited.ts";

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import { exportLeaseMs, exportPaceMin, exportsAtOnceMax } from "../../src/domain/record/export/limits.ts";
-import { ExportPlaces } from "../../src/domain/record/export/places.ts";
+import { ExportPlaces } from "../../src/domain/record/export/service.ts";
 
 const minute = exportLeaseMs;
 

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import type { ClaimedRow } from "../../src/domain/engine/runs/execution/claim.ts";
-import { FirstRooms, type WritingReport } from "../../src/domain/engine/runs/logs/first-rooms.ts";
+import { FirstRooms, type WritingReport } from "../../src/domain/engine/runs/logs/lines-to-store.ts";
 
 const claimed = (run_id: string, execution_seq = 1) =>
   ({

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import { FlushPace } from "../../src/kit/flush-pace.ts";
+import { FlushPace } from "../../src/kit/combine-lane.ts";
 import { chanceOf } from "../support/chance.ts";
 
 const paceMs = 16;

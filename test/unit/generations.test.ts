@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import { type AssignedJob, assignmentJson } from "../../src/domain/engine/jobs/rules.ts";
-import { knowsFailedSteps, stepsFor } from "../../src/domain/engine/workers/sdk-versions.ts";
+import { knowsFailedSteps, stepsFor } from "../../src/domain/engine/workers/rules.ts";
 import { toEngineMessage, toJobMessage } from "../../src/domain/engine/workers/wire.ts";
 
 test.each([

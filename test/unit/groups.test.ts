@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { busOver } from "../../src/bus/channel.ts";
 import { localNetwork } from "../../src/bus/local.ts";
 import { openFeeds } from "../../src/domain/log/core/feed.ts";
-import { eventReads, openPast } from "../../src/domain/log/core/past.ts";
+import { eventReads, openPast } from "../../src/domain/log/core/feed-reader.ts";
 import { openTopicsPast, topicReads } from "../../src/domain/log/topics/past.ts";
 import { openTopics, type Topics } from "../../src/domain/log/topics/service.ts";
 import { changed, changesOf, settingsOf } from "../../src/domain/realtime/groups/definition.ts";
@@ -17,8 +17,8 @@ import {
 } from "../../src/domain/realtime/groups/limits.ts";
 import type { GroupRow } from "../../src/domain/realtime/groups/rows.ts";
 import { type Groups, type JoinedMember, openGroups } from "../../src/domain/realtime/groups/service.ts";
+import { sourcesOf } from "../../src/domain/realtime/pubsub/delivery.ts";
 import type { Delivery } from "../../src/domain/realtime/pubsub/service.ts";
-import { sourcesOf } from "../../src/domain/realtime/pubsub/source.ts";
 import { type TestClock, testClock } from "../../src/kit/clock.ts";
 import { systemIds } from "../../src/kit/ids.ts";
 import { silentLog } from "../../src/kit/log.ts";

@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { hashQueue } from "../../src/kit/hash-queue.ts";
+import { hashQueue } from "../../src/kit/password.ts";
 
 /** Work that ends when it is let go; names in the order in which they began. */
 function stage() {

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import { cachedMs } from "../../src/domain/state/kv/limits.ts";
-import { ReadCache } from "../../src/domain/state/kv/read-cache.ts";
+import { ReadCache } from "../../src/domain/state/kv/read-queue.ts";
 import type { ReadValue } from "../../src/domain/state/kv/rows.ts";
 
 const ask = (key: string, bucket = "orders", environmentId = "e1") => ({ environmentId, bucket, key });

@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { ReadTurns } from "../../src/store/libsql-turns.ts";
+import { ReadTurns } from "../../src/store/libsql.ts";
 
 /** Reads that take these milliseconds, asked for all at once: how long others had the loop before each. */
 async function restsBefore(texts: readonly string[], tookMs: readonly number[]): Promise<number[]> {

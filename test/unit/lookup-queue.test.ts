@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
+import { openLookupQueue } from "../../src/domain/realtime/pubsub/frames.ts";
 import { lookEveryMs } from "../../src/domain/realtime/pubsub/limits.ts";
-import { openLookupQueue } from "../../src/domain/realtime/pubsub/lookup-queue.ts";
 import { testClock } from "../../src/kit/clock.ts";
 
 function queue(sliceMax: number) {

@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { create } from "@bufbuild/protobuf";
 import { Type } from "@sinclair/typebox";
-import { withWords } from "../../src/edge/words.ts";
+import { withWords } from "../../src/edge/field-words.ts";
 import { RepairItemSchema } from "../../src/gen/svc/v1/repair_pb.ts";
 import {
   ListRunSignalsRequestSchema,
@@ -14,7 +14,7 @@ import {
   CreateWebhookEndpointRequestSchema,
   WebhookEndpointService,
 } from "../../src/gen/svc/v1/webhook_pb.ts";
-import { compiled } from "../../src/kit/compiled.ts";
+import { compiled } from "../../src/kit/explain.ts";
 import { shapeOf } from "../../src/kit/message-shape.ts";
 import { asGiven, asSent, requestOf } from "../../src/kit/request.ts";
 

@@ -1,12 +1,12 @@
 import { describe, expect, test } from "bun:test";
 import { openMetrics } from "../../src/edge/metrics.ts";
-import { cachedQuery } from "../../src/kit/cached-query.ts";
 import { testClock } from "../../src/kit/clock.ts";
 import { combine } from "../../src/kit/combine.ts";
 import { systemIds, timeOfId } from "../../src/kit/ids.ts";
 import { loop } from "../../src/kit/loop.ts";
 import { noMetrics } from "../../src/kit/metrics.ts";
 import { noTracer, type Tracer } from "../../src/kit/trace.ts";
+import { cachedQuery } from "../../src/kit/ttl-cache.ts";
 import { watchFlushes, watchLoop, watchWaiting } from "../../src/kit/watch.ts";
 import { pool } from "../../src/store/pool.ts";
 import { watchConflicts, watchPool, watchWaits } from "../../src/store/postgres-watch.ts";

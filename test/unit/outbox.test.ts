@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { isSubject } from "../../src/bus/subject.ts";
+import { isSubject } from "../../src/bus/bus.ts";
 import type { LoggedEvent } from "../../src/domain/log/core/service.ts";
 import { mirrorDrafts } from "../../src/domain/record/outbox/rules.ts";
 import { tooLarge } from "../../src/domain/record/outbox/service.ts";

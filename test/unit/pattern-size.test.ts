@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import { RE2JS } from "@bufbuild/re2";
-import { patternSize } from "../../src/kit/pattern-size.ts";
+import { patternSize } from "../../src/kit/re2.ts";
 
 const instructions = (pattern: string): number =>
   (RE2JS.compile(pattern) as unknown as { re2Input: { prog: { inst: unknown[] } } }).re2Input.prog.inst

@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { toLibsqlTrouble } from "../../src/store/libsql-errors.ts";
+import { toLibsqlTrouble } from "../../src/store/libsql-drivers.ts";
 import { toPostgresTrouble } from "../../src/store/postgres-errors.ts";
 import { isOfItem, isOfRow, markEnd, markPrefix, StoreError } from "../../src/store/store.ts";
 

@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { BuildPace } from "../../src/domain/state/projections/build-pace.ts";
+import { BuildPace } from "../../src/domain/state/projections/fold-sizes.ts";
 import {
   buildNearerMs,
   buildRestBusy,

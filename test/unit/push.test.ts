@@ -4,7 +4,7 @@ import { createSocket } from "node:dgram";
 import { getServers, setServers } from "node:dns";
 import { once } from "node:events";
 import { zstdCompressSync } from "node:zlib";
-import { openEndpointCaller, signatureOf } from "../../src/domain/engine/push/endpoint-call.ts";
+import { openEndpointCaller, signatureOf } from "../../src/domain/engine/push/job-calls.ts";
 import { addressGuard, parseNetwork } from "../../src/kit/addresses.ts";
 import { systemClock } from "../../src/kit/clock.ts";
 import { TransportFailure } from "../../src/kit/outward-call.ts";

@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { rateLimit } from "../../src/edge/rate-limit.ts";
+import { rateLimit } from "../../src/edge/publish-pace.ts";
 import type { Caller } from "../../src/kit/caller.ts";
 import { testClock } from "../../src/kit/clock.ts";
 

@@ -1,11 +1,8 @@
 import { expect, test } from "bun:test";
-import { camelCase, inCamelCase, snakeCase } from "../../src/kit/cases.ts";
+import { camelCase, inCamelCase, recordJson, snakeCase, stated } from "../../src/kit/cases.ts";
 import { columnsOf } from "../../src/kit/columns.ts";
-import { countOf } from "../../src/kit/count-of.ts";
-import { recordJson } from "../../src/kit/record-json.ts";
-import { render, type Sql, sql } from "../../src/kit/sql.ts";
-import { stated } from "../../src/kit/stated.ts";
-import type { RowOf } from "../../src/store/tables/row.ts";
+import { countOf, render, type Sql, sql } from "../../src/kit/sql.ts";
+import type { RowOf } from "../../src/store/tables/index.ts";
 
 const row: RowOf<"kv_buckets", "id, ttl_ms, created_at"> = { id: "b", ttl_ms: null, created_at: 0 };
 const textOf = (query: Sql) => render(query, () => "?", "libsql");

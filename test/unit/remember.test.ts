@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import { testClock } from "../../src/kit/clock.ts";
-import { semaphore } from "../../src/kit/semaphore.ts";
+import { semaphore } from "../../src/kit/in-turn.ts";
 import { ttlCache } from "../../src/kit/ttl-cache.ts";
 
 function fixture(entriesMax = 10) {

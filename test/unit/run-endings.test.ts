@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { compensatingJob } from "../../src/domain/engine/runs/rules.ts";
-import { decideEnd, type EndingRow, type RunEnd } from "../../src/domain/engine/runs/undo/ending.ts";
-import { restoredStateOf } from "../../src/domain/engine/runs/wakes/restore-execution.ts";
+import { decideEnd, type EndingRow, type RunEnd } from "../../src/domain/engine/runs/undo/end-runs.ts";
+import { restoredStateOf } from "../../src/domain/engine/runs/wakes/sweep.ts";
 
 const error = { message: "late", code: "RUN_TIMEOUT", retryable: false };
 const failed: RunEnd = { runId: "run_1", status: "failed", error, cause: null };

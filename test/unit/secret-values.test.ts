@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { openSecretValues } from "../../src/domain/engine/secrets/values.ts";
+import { openSecretValues } from "../../src/domain/engine/secrets/service.ts";
 import { testClock } from "../../src/kit/clock.ts";
 import type { Store } from "../../src/store/store.ts";
 

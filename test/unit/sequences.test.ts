@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { openSequences, sequenceWaitsOfHolderMax } from "../../src/app/sequences.ts";
+import { openSequences, sequenceWaitsOfHolderMax } from "../../src/app/log.ts";
 import type { FeedReader } from "../../src/domain/log/core/feed-reader.ts";
 import type { LoggedEvent } from "../../src/domain/log/core/rows.ts";
 import { openLogSequences, sequenceWaitsMax } from "../../src/domain/log/core/sequences.ts";

@@ -1,7 +1,7 @@
 import { afterAll, expect, test } from "bun:test";
 import { requireRow } from "../../src/app/import-readers.ts";
 import { rawCommands } from "../../src/cli/raw-commands.ts";
-import { shownText } from "../../src/kit/shown-text.ts";
+import { shownText } from "../../src/kit/log-lines.ts";
 import { type CliOptions, makeCli } from "../support/cli.ts";
 
 const obeyed = [

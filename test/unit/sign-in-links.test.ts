@@ -3,7 +3,7 @@ import {
   isLoopbackAddress,
   openSignInLinks,
   signInLinkMs,
-} from "../../src/domain/access/sessions/sign-in-links.ts";
+} from "../../src/domain/access/sessions/service.ts";
 import { testClock } from "../../src/kit/clock.ts";
 import { systemIds } from "../../src/kit/ids.ts";
 

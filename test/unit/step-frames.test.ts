@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import { noteSteps, publishingSteps } from "../../src/domain/engine/runs/step-moves.ts";
-import { openWorkerFrames, type WorkerFrame } from "../../src/domain/engine/workers/frames.ts";
+import { openWorkerFrames, type WorkerFrame } from "../../src/domain/engine/workers/registry.ts";
 import type { Frame } from "../../src/domain/realtime/pubsub/frames.ts";
 import { openStepFrames, verbsOf } from "../../src/domain/realtime/pubsub/step-frames.ts";
 import { testClock } from "../../src/kit/clock.ts";

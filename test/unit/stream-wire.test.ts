@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import type { ReportBody } from "../../src/domain/engine/workers/report-body.ts";
-import { withTimeLeft } from "../../src/domain/engine/workers/stream/job-reports.ts";
+import { withTimeLeft } from "../../src/domain/engine/workers/stream/stream-jobs.ts";
 import { fromWorkerMessage } from "../../src/domain/engine/workers/wire.ts";
 import { WorkerMessageSchema } from "../../src/gen/svc/v1/worker_pb.ts";
 import { rfc3339 } from "../../src/kit/clock.ts";

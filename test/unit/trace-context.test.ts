@@ -7,8 +7,8 @@ import {
   traceOfRun,
   traceparentOf,
   withTraceparent,
-} from "../../src/kit/trace-context.ts";
-import { spanIdOf as spanIdOfSdk, traceparentsOf } from "../../src/sdk/wire/trace-context.ts";
+} from "../../src/kit/trace.ts";
+import { spanIdOf as spanIdOfSdk, traceparentsOf } from "../../src/sdk/wire/wire.ts";
 
 const trace = "4bf92f3577b34da6a3ce929d0e0e4736";
 const span = "00f067aa0ba902b7";

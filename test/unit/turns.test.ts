@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { testClock } from "../../src/kit/clock.ts";
 import { roundRobin, type SharedWork, type WorkScope } from "../../src/kit/round-robin.ts";
-import { sizedCache } from "../../src/kit/sized-cache.ts";
+import { sizedCache } from "../../src/kit/ttl-cache.ts";
 
 interface Part extends WorkScope {
   part: string;

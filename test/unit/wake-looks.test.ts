@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { openWakeLooks } from "../../src/domain/engine/runs/wakes/wake-looks.ts";
+import { openWakeLooks } from "../../src/domain/engine/runs/wakes/wake-work.ts";
 import { testClock } from "../../src/kit/clock.ts";
 import { WholeLooks } from "../../src/kit/whole-looks.ts";
 import type { Store } from "../../src/store/store.ts";

@@ -4,15 +4,13 @@ import { dataOf, textAt, type WebhookContent } from "../../src/domain/integratio
 import {
   configOf,
   emptyConfig,
-  type PresetName,
-  presetNames,
-  type VerifyConfig,
-} from "../../src/domain/integrations/webhooks/presets.ts";
-import {
   eventNameOf,
   keptBody,
   keptHeaders,
+  type PresetName,
+  presetNames,
   requireConfig,
+  type VerifyConfig,
 } from "../../src/domain/integrations/webhooks/rules.ts";
 import { verify } from "../../src/domain/integrations/webhooks/verify.ts";
 

@@ -1,6 +1,5 @@
 import { expect, test } from "bun:test";
-import { testClock } from "../../src/kit/clock.ts";
-import { whenDue } from "../../src/kit/when-due.ts";
+import { testClock, whenDue } from "../../src/kit/clock.ts";
 
 const clock = testClock(1_000);
 

@@ -2,12 +2,12 @@ import { expect, test } from "bun:test";
 import { holderEnding, holderOf, leaseHashOf, newLeaseToken } from "../../src/domain/engine/jobs/rules.ts";
 import type { FoundLease } from "../../src/domain/engine/runs/execution/leases.ts";
 import { Absences } from "../../src/domain/engine/workers/absences.ts";
-import { leaseTermsOf } from "../../src/domain/engine/workers/lease-terms.ts";
+import { leaseTermsOf } from "../../src/domain/engine/workers/registration.ts";
 import { testClock } from "../../src/kit/clock.ts";
 import { systemIds } from "../../src/kit/ids.ts";
 import { silentLog } from "../../src/kit/log.ts";
-import { HeldJobs } from "../../src/sdk/worker/held-jobs.ts";
 import { createLease, stamp } from "../../src/sdk/worker/lease.ts";
+import { HeldJobs } from "../../src/sdk/worker/rest-courier.ts";
 import { until } from "../support/until.ts";
 
 const worker = { environmentId: "env_a", workerId: "w" };

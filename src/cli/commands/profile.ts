@@ -1,6 +1,6 @@
 import { resolve } from "node:path";
 import type { Command } from "commander";
-import { stated } from "../../kit/stated.ts";
+import { stated } from "../../kit/cases.ts";
 import { addCommon, type CommonFlags, confirm, formOf } from "../command.ts";
 import { keyIn, urlOf } from "../connection.ts";
 import type { Group } from "../group.ts";

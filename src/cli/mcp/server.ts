@@ -13,12 +13,12 @@ import {
   type Prompt,
   ReadResourceRequestSchema,
 } from "@modelcontextprotocol/sdk/types.js";
+import { shownText } from "../../kit/log-lines.ts";
 import { redactText } from "../../kit/redact.ts";
 import { suggestion } from "../../kit/setting.ts";
-import { shownText } from "../../kit/shown-text.ts";
 import { version } from "../../kit/version.ts";
 import { SvcError } from "../../sdk/index.ts";
-import { call } from "../call.ts";
+import { call, type EmittedShown, startedNothing } from "../call.ts";
 import { connect, type Target } from "../connection.ts";
 import {
   mcpAgentToolsMax,
@@ -30,13 +30,15 @@ import {
   mcpValueBytes,
 } from "../limits.ts";
 import { choiceOf, operationNamed } from "../operations.ts";
-import { type EmittedShown, startedNothing } from "../started-nothing.ts";
 import { boundedText } from "./answer.ts";
-import { type DocTopic, docText, docTopics, isDocTopic } from "./docs.ts";
 import { nextLine } from "./next.ts";
 import {
   type Arguments,
+  type DocTopic,
   describedOwnTools,
+  docText,
+  docTopics,
+  isDocTopic,
   isPage,
   type OwnAsker,
   ownTools,

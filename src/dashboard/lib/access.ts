@@ -1,6 +1,5 @@
 import type { Static } from "@sinclair/typebox";
-import type { IdentityShape } from "../../domain/access/issuers/identity-operations.ts";
-import type { IssuerShape, SignInShape } from "../../domain/access/issuers/operations.ts";
+import type { IdentityShape, IssuerShape, SignInShape } from "../../domain/access/issuers/operations.ts";
 import type { KeyShape } from "../../domain/access/keys/operations.ts";
 import type { DryRunShape, PolicyShape, VersionShape } from "../../domain/access/policies/shapes.ts";
 import type { RoleRow } from "../../domain/access/roles/operations.ts";

@@ -1,8 +1,7 @@
 import type { Static } from "@sinclair/typebox";
 import type { EventRecord } from "../../domain/engine/emit/wire.ts";
 import { rest } from "./api.ts";
-import { cutsOf } from "./cuts.ts";
-import { instantOf } from "./format.ts";
+import { cutsOf, instantOf } from "./format.ts";
 
 /** An event as the pages show it. */
 export type EventView = ReturnType<typeof eventOf>;

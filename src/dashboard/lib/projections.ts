@@ -2,6 +2,7 @@ import { rest, rpc } from "./api.ts";
 import { instantOf, textOf } from "./format.ts";
 import { offsetPage, type RowsPage } from "./pages.ts";
 import { queryOf } from "./router.ts";
+import type { SqlAnswer } from "./sql-text.ts";
 
 /** A projection as the list shows it. */
 export type ProjectionView = ReturnType<typeof projectionOf>;
@@ -99,3 +100,35 @@ export async function listChanges(name: string, cursor: string, signal: AbortSig
   }));
   return { rows, next: hasMore ? `${rows.at(-1)?.version ?? ""}` : undefined };
 }
+
+export async function runSql(
+  query: string,
+  { maxRows, signal }: { maxRows: number; signal: AbortSignal },
+): Promise<SqlAnswer> {
+  const began = performance.now();
+  const {
+    columns = [],
+    rows = [],
+    truncated = false,
+  } = await rpc("QueryService", "ExecuteSQL", { query, maxRows }, signal);
+  return {
+    columns,
+    rows: rows.map(({ values = [], nulls = [] }) =>
+      nulls.length === 0 ? values : values.map((value, place) => (nulls.includes(place) ? null : value)),
+    ),
+    isCut: truncated,
+    tookMs: performance.now() - began,
+  };
+}
+
+/** Tables of every environment. Those of its projections follow by `projectionTables`. */
+export const ownTables = ["runs", "steps", "events", "functions"] as const;
+
+export async function projectionTables(signal: AbortSignal): Promise<string[]> {
+  const { rows } = await listProjections("", signal);
+  return rows.filter(({ mode }) => mode === "sql").map(({ name }) => tableOf(name));
+}
+
+/** A query that reads no row names the columns. */
+export const columnsOf = async (table: string, signal: AbortSignal): Promise<readonly string[]> =>
+  (await runSql(`SELECT * FROM ${table} LIMIT 0`, { maxRows: 1, signal })).columns;

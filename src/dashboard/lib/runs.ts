@@ -3,8 +3,7 @@ import type { AttributesShape } from "../../domain/engine/attributes/operations.
 import { conditionIn, filterOf } from "../../sdk/wire/attribute-conditions.ts";
 import { pauseWords } from "../../sdk/wire/pause-words.ts";
 import { rest, rpc } from "./api.ts";
-import { type Cuts, cutsOf, shownBytesMax } from "./cuts.ts";
-import { instantOf, textOf as text, textOf } from "./format.ts";
+import { type Cuts, cutsOf, instantOf, shownBytesMax, textOf as text, textOf } from "./format.ts";
 import { may } from "./session.ts";
 
 type NamesIn<Text extends string, Found extends string = never> = Text extends `${infer One} ${infer Rest}`

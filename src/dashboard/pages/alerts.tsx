@@ -1,6 +1,6 @@
 import type { Static } from "@sinclair/typebox";
 import { useState } from "preact/hooks";
-import type { AlertShape, RuleShape } from "../../domain/integrations/alerts/wire.ts";
+import type { AlertShape, RuleShape } from "../../domain/integrations/alerts/operations.ts";
 import { rest } from "../lib/api.ts";
 import { count, instantOf, plain } from "../lib/format.ts";
 import { useFollowed, useLoaded, usePages } from "../lib/hooks.ts";

@@ -7,10 +7,10 @@ import { useLive, useLoaded, useNet } from "../lib/hooks.ts";
 import { hrefOf } from "../lib/router.ts";
 import { may } from "../lib/session.ts";
 import { Empty, Failure, Page, Section, Text, Tile, When } from "../ui/basics.tsx";
-import { Scrolling } from "../ui/scrolling.tsx";
 import { RunStatus } from "../ui/status.tsx";
+import { Scrolling } from "../ui/table.tsx";
 import { Ends } from "./ends.tsx";
-import { Troubles } from "./functions/troubles.tsx";
+import { Troubles } from "./functions/function.tsx";
 
 type OverviewData = Static<typeof OverviewShape>;
 

@@ -1,9 +1,8 @@
 import { useEffect, useState } from "preact/hooks";
 import { type OfferedIssuer, offeredIssuers, startOf } from "../lib/access.ts";
 import { messageOf } from "../lib/api.ts";
-import { refused } from "../lib/refused.ts";
 import { address } from "../lib/router.ts";
-import { signIn, signInByLink } from "../lib/session.ts";
+import { refused, signIn, signInByLink } from "../lib/session.ts";
 import { Button, FormError, Text } from "../ui/basics.tsx";
 import { Field, useFields } from "../ui/dialog.tsx";
 

@@ -1,12 +1,16 @@
 import { useEffect, useRef } from "preact/hooks";
-import { isUtc, plain, zoneName } from "../lib/format.ts";
+import { messageOf, rest } from "../lib/api.ts";
+import { ago, clockTime, isUtc, plain, zoneName } from "../lib/format.ts";
+import { oldReads, useLoaded, useTick } from "../lib/hooks.ts";
+import { shortcuts } from "../lib/keys.ts";
 import { live, liveState } from "../lib/live.ts";
 import { nextTheme, nextZone, theme } from "../lib/prefs.ts";
 import { address, base, go, hrefOf, placeOf } from "../lib/router.ts";
-import { environments, isLiveAtHome, self, signOut } from "../lib/session.ts";
-import { attempt } from "../lib/toasts.ts";
+import { environments, isLiveAtHome, self, signOut, viewer } from "../lib/session.ts";
+import { attempt, dismiss, toasts } from "../lib/toasts.ts";
 import { offeredPages, type PageGroup, pageGroups } from "../pages.tsx";
 import { Button, Text } from "../ui/basics.tsx";
+import { Dialog } from "../ui/dialog.tsx";
 import { Icon } from "../ui/icons.tsx";
 
 export function Sidebar({ onClose }: { onClose: () => void }) {
@@ -175,3 +179,92 @@ export function TopBar({ onSearch, onMenu }: { onSearch: () => void; onMenu: () 
     </header>
   );
 }
+
+export const ToastList = () => (
+  <div class="toasts" role="status" aria-live="polite">
+    {toasts.value.map(({ id, kind, text }) => (
+      <div key={id} class={`toast ${kind}`}>
+        <Icon name={kind === "done" ? "check" : "alert"} />
+        <p>
+          <bdi>{plain(text)}</bdi>
+        </p>
+        <Button kind="quiet" icon="close" label="Dismiss" onClick={() => dismiss(id)} />
+      </div>
+    ))}
+  </div>
+);
+
+/** Says over any page since when what it shows is old, and why reading it again fails. */
+export function OldReads() {
+  const all = oldReads.value;
+  const now = useTick(1_000, all.length > 0);
+  const [oldest] = all.toSorted((one, other) => one.since - other.since);
+  if (!oldest) return null;
+  const { since, error } = oldest;
+  return (
+    <div class="failure old-reads" role="status">
+      <Icon name="alert" />
+      <p>
+        {`What you see was read at ${clockTime(since).slice(0, 8)} (`}
+        {/* It would be read out each second. */}
+        <span class="number" aria-hidden="true">
+          {ago(since, now)}
+        </span>
+        {"). Reading it again fails: "}
+        <Text of={messageOf(error)} />
+      </p>
+      <Button
+        text="Read again"
+        onClick={() => {
+          for (const { reload } of all) reload();
+        }}
+      />
+    </div>
+  );
+}
+
+/** Says over every page that a user of the platform acts in the org of a tenant. */
+export function Impersonation() {
+  const known = viewer.value;
+  const home = self.value;
+  if (!known?.impersonates || !home) return null;
+  return (
+    <div class="impersonation" role="alert">
+      <Icon name="alert" />
+      <p>
+        {"You act inside "}
+        <OrgName id={known.org_id} />
+        {" as the platform. Everything you do is written down."}
+      </p>
+      <a class="button" href={placeOf(home.org_id, "", ["tenants"])}>
+        Leave
+      </a>
+    </div>
+  );
+}
+
+function OrgName({ id }: { id: string }) {
+  const { value } = useLoaded(
+    (signal) => rest<{ name: string }>(`/api/v1/platform/tenants/${encodeURIComponent(id)}`, { signal }),
+    [id],
+  );
+  return <Text of={value?.name ?? id} in="strong" />;
+}
+
+/** Every key that does something now. */
+export const Help = ({ onClose }: { onClose: () => void }) => (
+  <Dialog title="Keys" onClose={onClose}>
+    <dl class="keys">
+      {[...shortcuts.value, { keys: "Ctrl K", about: "Commands" }].map(({ keys, about }) => (
+        <div key={keys}>
+          <dt>
+            {keys.split(" ").map((key) => (
+              <kbd key={key}>{key}</kbd>
+            ))}
+          </dt>
+          <dd>{about}</dd>
+        </div>
+      ))}
+    </dl>
+  </Dialog>
+);

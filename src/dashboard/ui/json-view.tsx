@@ -1,7 +1,8 @@
 import { useState } from "preact/hooks";
-import { bytes, count, plain } from "../lib/format.ts";
+import { bytes, type CutView, count, plain } from "../lib/format.ts";
+import { useLoaded } from "../lib/hooks.ts";
 import { copy } from "../lib/toasts.ts";
-import { Button } from "./basics.tsx";
+import { Button, Failure } from "./basics.tsx";
 import { Icon } from "./icons.tsx";
 
 /** Entries of an object or array that are drawn at once, and by each wish for more. */
@@ -131,5 +132,34 @@ export function JsonTextView({ text, what }: { text: string; what: string }) {
       <JsonView value={value} what={what} />
       {text.length > charactersShown && <p class="hint">{bytes(text.length)}</p>}
     </>
+  );
+}
+
+type ReadWhole = (signal: AbortSignal) => Promise<unknown>;
+
+function Whole({ cut, what, read }: { cut: CutView; what: string; read: ReadWhole }) {
+  const { value, error, reload } = useLoaded(
+    async (signal) => ({ read: await read(signal) }),
+    [cut.bytes, cut.begins],
+  );
+  if (error !== undefined) return <Failure error={error} onRetry={reload} />;
+  return value ? <JsonView value={value.read} what={what} /> : <p class="faint">Reading…</p>;
+}
+
+/** A value, or how it begins where the server cut it: `read` then gives the whole to who wants it. */
+export function Payload(props: { value: unknown; cut: CutView | undefined; what: string; read: ReadWhole }) {
+  const { value, cut, what, read } = props;
+  const [isWanted, setWanted] = useState(false);
+  if (!cut) return <JsonView value={value} what={what} />;
+  if (isWanted) return <Whole {...{ cut, what, read }} />;
+  return (
+    <div class="json">
+      <p class="json-tree">
+        <code class="cut-begins">
+          <bdi>{`${plain(cut.begins.slice(0, charactersShown))}…`}</bdi>
+        </code>
+      </p>
+      <Button onClick={() => setWanted(true)}>{`Show all ${bytes(cut.bytes)} of the ${what}`}</Button>
+    </div>
   );
 }

@@ -1,8 +1,30 @@
 import type { ComponentChildren } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { count } from "../lib/format.ts";
 import type { Loaded } from "../lib/hooks.ts";
 import { Button, Empty, Failure } from "./basics.tsx";
-import { Scrolling } from "./scrolling.tsx";
+
+/** Holds what may be wider than its place, such as a table: keys scroll it. Screen readers read `label`. */
+export function Scrolling(props: { label: string; class?: string; children: ComponentChildren }) {
+  const { label, class: kind = "", children } = props;
+  const frame = useRef<HTMLElement>(null);
+  const [isWider, setWider] = useState(false);
+  useEffect(() => {
+    const element = frame.current!;
+    const measured = new ResizeObserver(() => setWider(element.scrollWidth > element.clientWidth));
+    for (const one of [element, ...element.children]) measured.observe(one);
+    return () => measured.disconnect();
+  }, []);
+  return (
+    <section
+      ref={frame}
+      class={`table-scroll ${kind}`}
+      {...(isWider && { "aria-label": label, tabIndex: 0 })}
+    >
+      {children}
+    </section>
+  );
+}
 
 export interface Column<Row> {
   name: string;

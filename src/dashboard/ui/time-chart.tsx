@@ -2,6 +2,7 @@ import { useEffect, useRef } from "preact/hooks";
 import type uPlot from "uplot";
 import { clockTime, count } from "../lib/format.ts";
 import { theme } from "../lib/prefs.ts";
+import { Section } from "./basics.tsx";
 
 export type ChartTone = "completed" | "failed" | "cancelled" | "lag";
 
@@ -136,3 +137,28 @@ const timeOf = (seconds: number): string => {
 
 /** `rgb(1, 2, 3)` as computed styles have it. */
 const withAlpha = (color: string): string => color.replace(/^rgb\((.*)\)$/, `rgba($1, ${groundAlpha})`);
+
+/** Samples that the chart has: half an hour of them, where the page looks every five seconds. */
+const samplesMax = 360;
+
+/** How far something was behind, each time that its page looked: `read` is another object after each look. */
+export function LagSection({ title, read, lag }: { title: string; read: object; lag: number }) {
+  const samples = useRef<{ of: object; point: readonly [at: number, lag: number] }[]>([]);
+  const { current } = samples;
+  if (current.at(-1)?.of !== read) {
+    current.push({ of: read, point: [Date.now(), lag] });
+    if (current.length > samplesMax) current.shift();
+  }
+  const points = current.map(({ point }) => point);
+  const most = Math.max(...points.map(([, behind]) => behind));
+  return (
+    <Section title={title} aside={<span class="faint">since this page was opened</span>}>
+      <TimeChart
+        as="lines"
+        at={points.map(([at]) => at)}
+        lines={[{ name: "behind", tone: "lag", values: points.map(([, behind]) => behind) }]}
+        said={most === 0 ? "Caught up all the time" : `At most ${count(most)}, now ${count(lag)}`}
+      />
+    </Section>
+  );
+}

@@ -10,8 +10,8 @@ import {
   orderStream,
   ordersOf,
   type ShopClient,
+  sales,
 } from "./model.ts";
-import { sales } from "./read-models.ts";
 import { type ShopVerification, verifyShop } from "./verify.ts";
 
 const ordersDefault = 200;

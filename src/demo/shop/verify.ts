@@ -1,6 +1,16 @@
 import { afterArticleEvent, afterOrderEvent, justPlaced, noStock, type OrderState } from "./decisions.ts";
-import { articleStream, articles, isDeclined, type Order, orderStream, type ShopClient } from "./model.ts";
-import { report, sales, stock, orders as table } from "./read-models.ts";
+import {
+  articleStream,
+  articles,
+  isDeclined,
+  type Order,
+  orderStream,
+  report,
+  type ShopClient,
+  sales,
+  stock,
+  orders as table,
+} from "./model.ts";
 
 /** A projection whose worker was killed at work is another's a minute later. */
 const timeout = "1m";

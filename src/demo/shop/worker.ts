@@ -1,7 +1,6 @@
 import { createClient, createWorker } from "../../sdk/index.ts";
-import { events } from "./model.ts";
+import { events, orders, sales, stock } from "./model.ts";
 import { placeOrder } from "./place-order.ts";
-import { orders, sales, stock } from "./read-models.ts";
 
 // The worker process of the shop; server and key by SVC_SERVER_URL and SVC_API_KEY.
 const worker = createWorker({

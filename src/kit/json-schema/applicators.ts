@@ -1,6 +1,5 @@
-import { isSchema, SchemaError, type SchemaObject } from "./document.ts";
+import { isSchema, pointerOf, SchemaError, type SchemaObject } from "./document.ts";
 import { isObject, type PatternRoom, requireCount, ruleOf, searcher } from "./keywords.ts";
-import { pointerOf } from "./pointer.ts";
 import { type Check, type CheckRun, keeps, keepsIn, keepsQuietly, type SchemaNode, Seen } from "./run.ts";
 
 /** How an applicator gets at the schemas inside its own. */

@@ -9,14 +9,15 @@ import {
 } from "./applicators.ts";
 import {
   isSchema,
+  memberOf,
   patternPartsMax,
+  pointerOf,
   readDocument,
   type SchemaDocument,
   SchemaError,
   type SchemaObject,
 } from "./document.ts";
 import { keywords } from "./keywords.ts";
-import { memberOf, pointerOf } from "./pointer.ts";
 import { type Breach, type Check, CheckRun, keeps, type SchemaNode } from "./run.ts";
 
 export { SchemaError, schemaBytesMax } from "./document.ts";

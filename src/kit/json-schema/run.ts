@@ -1,5 +1,4 @@
-import type { PathPart } from "./pointer.ts";
-import { pointerOf } from "./pointer.ts";
+import { type PathPart, pointerOf } from "./document.ts";
 
 /** The most that one look at one value may take; measured, a step is 10 to 100 nanoseconds. */
 export const checkStepsMax = 100_000;

@@ -1,9 +1,10 @@
 import { follow } from "../subscriptions/watch.ts";
 import { found } from "../wire/errors.ts";
-import { count, type Message, query, text } from "../wire/read.ts";
-import { safe } from "../wire/retry.ts";
+import { count, type Message, query, readSecret, text } from "../wire/read.ts";
+import { once, safe } from "../wire/retry.ts";
 import type { Request, Transport } from "../wire/transport.ts";
 import { conditional } from "./client-kv.ts";
+import type { SecretCalls } from "./client-types.ts";
 import type { ConfigCalls, ConfigChange, ConfigDocument, PastConfig } from "./kv-types.ts";
 
 const root = "/api/v1/config";
@@ -54,6 +55,28 @@ export function configCalls(transport: Transport): ConfigCalls {
         ask: () => found(read(pathOf(name))),
         signal,
       });
+    },
+  };
+}
+
+export function secretCalls(transport: Transport): SecretCalls {
+  const root = "/api/v1/secrets";
+  const pathOf = (name: string) => `${root}/${encodeURIComponent(name)}`;
+  const send = async (method: Request["method"], path: string, body: unknown, options = safe) =>
+    readSecret(await transport.call<Message>({ method, path, ...(body !== undefined && { body }) }, options));
+
+  return {
+    async list() {
+      return (await transport.call<Message[]>({ method: "GET", path: root }, safe)).map(readSecret);
+    },
+    get: (name) => send("GET", pathOf(name), undefined),
+    create: (name, value, { description } = {}) =>
+      send("POST", root, { name, value, ...(description !== undefined && { description }) }, once),
+    set: (name, value, { description } = {}) =>
+      send("PUT", pathOf(name), { value, ...(description !== undefined && { description }) }),
+    update: (name, change) => send("PATCH", pathOf(name), change, once),
+    async delete(name) {
+      await transport.call({ method: "DELETE", path: pathOf(name) }, once);
     },
   };
 }

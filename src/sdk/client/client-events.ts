@@ -1,6 +1,5 @@
 import type { EventRegistry } from "../steps/events.ts";
-import { durationMs, requireMs } from "../wire/duration.ts";
-import { timeoutNames, withUnits } from "../wire/duration-options.ts";
+import { durationMs, requireMs, timeoutNames, withUnits } from "../wire/duration.ts";
 import { type KnownOptions, requireKnown } from "../wire/known-options.ts";
 import { dataFields } from "../wire/payload.ts";
 import { instant, type Message, query, readEmitted, readResult } from "../wire/read.ts";

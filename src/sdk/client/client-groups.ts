@@ -1,10 +1,23 @@
-import type { ConsumerGroup, GroupCalls, GroupSettings, InNamespace } from "../subscriptions/group-types.ts";
 import { openMembership } from "../subscriptions/membership.ts";
-import { withUnits } from "../wire/duration-options.ts";
+import { eitherWay, socketWay } from "../subscriptions/socket-line.ts";
+import { openSubscription } from "../subscriptions/subscription.ts";
+import { streamWay } from "../subscriptions/subscription-stream.ts";
+import type {
+  ConsumerGroup,
+  GroupCalls,
+  GroupSettings,
+  InNamespace,
+  SubscribeCalls,
+  SubscribeOptions,
+} from "../subscriptions/subscription-types.ts";
+import type { Way } from "../subscriptions/subscription-ways.ts";
+import { withUnits } from "../wire/duration.ts";
 import { SvcError } from "../wire/errors.ts";
+import { type KnownOptions, requireKnown } from "../wire/known-options.ts";
 import { all, type Message, text, wordOf } from "../wire/read.ts";
 import { once, safe } from "../wire/retry.ts";
 import type { Transport } from "../wire/transport.ts";
+import type { EventMap } from "../wire/types.ts";
 
 export function readGroup(message: Message): ConsumerGroup {
   const { filterExpr, metadata } = message;
@@ -84,4 +97,27 @@ export function groupCalls(transport: Transport): GroupCalls {
     join: (name, options, handler) => openMembership({ transport, groups, name }, options, handler as never),
   };
   return groups;
+}
+
+const known: KnownOptions<SubscribeOptions> = {
+  ...{ filter: true, replay: true, topicOnly: true, includeMetadata: true, after: true, signal: true },
+  ...{ over: true, bufferMax: true, onGap: true, onNotice: true },
+};
+
+export function subscribeCalls<Events extends EventMap>(transport: Transport): SubscribeCalls<Events> {
+  const stream = streamWay(transport);
+  let socket: Way | undefined;
+  const wayOf = (over: NonNullable<SubscribeOptions["over"]>): Way => {
+    if (over === "connect" || (over === "auto" && typeof WebSocket === "undefined")) return stream;
+    if (typeof WebSocket === "undefined")
+      throw new TypeError("over: there are no WebSockets here (Node has them from 22 on)");
+    socket ??= socketWay(transport);
+    return eitherWay(socket, stream, over === "websocket");
+  };
+  return {
+    subscribe(pattern, options = {}, onDelivery) {
+      requireKnown("subscribe", options, known);
+      return openSubscription({ way: wayOf(options.over ?? "auto"), pattern }, options, onDelivery);
+    },
+  };
 }

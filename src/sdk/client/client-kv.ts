@@ -1,5 +1,5 @@
 import { follow } from "../subscriptions/watch.ts";
-import { withUnits } from "../wire/duration-options.ts";
+import { withUnits } from "../wire/duration.ts";
 import { found } from "../wire/errors.ts";
 import { jsonToSend } from "../wire/payload.ts";
 import { count, type Message, query, text } from "../wire/read.ts";

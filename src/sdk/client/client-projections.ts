@@ -7,9 +7,9 @@ import type {
   RegisteredProjection,
   WaitOutcome,
   WhichProjection,
-} from "../projections/projection-call-types.ts";
+} from "../projections/projection-types.ts";
 import type { SubscribeCalls } from "../subscriptions/subscription-types.ts";
-import { timeoutNames, withUnits } from "../wire/duration-options.ts";
+import { timeoutNames, withUnits } from "../wire/duration.ts";
 import { SvcError } from "../wire/errors.ts";
 import { all, count, fieldsOf, type Message, payload, query, text } from "../wire/read.ts";
 import { once, safe } from "../wire/retry.ts";

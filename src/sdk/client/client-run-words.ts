@@ -1,10 +1,114 @@
+import { readStream } from "../subscriptions/subscription-stream.ts";
+import { SvcError } from "../wire/errors.ts";
 import { dataFields } from "../wire/payload.ts";
 import { type Message, readRun } from "../wire/read.ts";
-import { once, safe } from "../wire/retry.ts";
+import { once, pause, reconnectDelayMs, safe } from "../wire/retry.ts";
 import type { Transport } from "../wire/transport.ts";
-import { readOutput } from "./read-output.ts";
+import type {
+  OutputChunk,
+  OutputOptions,
+  RunOutput,
+  RunSignal,
+  RunSignals,
+  RunWordCalls,
+} from "./repair-types.ts";
 import { runErasureCalls } from "./run-erasure.ts";
-import type { RunOutput, RunSignal, RunSignals, RunWordCalls } from "./run-word-types.ts";
+
+interface FrameMessage {
+  kind?: "chunk" | "superseded" | "end" | "heartbeat";
+  index?: string;
+  attempt?: number;
+  data?: unknown;
+  superseded?: boolean;
+  until?: string;
+}
+
+/** Chunks that may wait for who reads them, until no more are read from the server. */
+const waitingMax = 1_000;
+
+/** One connection: frames as they come, pulled by who reads; throws what ended it. */
+async function* framesOf(
+  transport: Transport,
+  message: object,
+  signal: AbortSignal,
+): AsyncGenerator<FrameMessage> {
+  const waiting: FrameMessage[] = [];
+  let ended: { error?: unknown } | undefined;
+  let tell = () => {};
+  let took = () => {};
+  const room = () =>
+    waiting.length < waitingMax
+      ? undefined
+      : new Promise<void>((done) => {
+          took = done;
+        });
+  const request = { method: "SvcService/WatchRunOutput", message, signal, room };
+  const reading = readStream(transport, request, (frame) => {
+    waiting.push(frame as FrameMessage);
+    tell();
+  });
+  reading.then(
+    () => {
+      ended = {};
+      tell();
+    },
+    (error: unknown) => {
+      ended = { error };
+      tell();
+    },
+  );
+  for (;;) {
+    const frame = waiting.shift();
+    if (frame) {
+      took();
+      yield frame;
+    } else if (ended) {
+      if (ended.error !== undefined) throw ended.error;
+      return;
+    } else
+      await new Promise<void>((done) => {
+        tell = done;
+        if (waiting.length > 0 || ended) done();
+      });
+  }
+}
+
+async function* readOutput(
+  transport: Transport,
+  runId: string,
+  name: string,
+  { from = 0, superseded = false, onSuperseded, signal }: OutputOptions,
+): AsyncGenerator<OutputChunk, void, void> {
+  let next = from;
+  for (let failures = 0; ; ) {
+    const stop = new AbortController();
+    const cut = () => stop.abort();
+    if (signal?.aborted) return;
+    signal?.addEventListener("abort", cut, { once: true });
+    try {
+      const message = { runId, name, from: `${next}` };
+      for await (const frame of framesOf(transport, message, stop.signal)) {
+        failures = 0;
+        // Zero is left out on the wire.
+        const { kind, index = "0", attempt = 1, data = null, until = "0" } = frame;
+        if (kind === "end") return;
+        if (kind === "superseded") onSuperseded?.({ from: Number(index), until: Number(until) });
+        if (kind !== "chunk") continue;
+        next = Number(index) + 1;
+        if (frame.superseded && !superseded) continue;
+        yield { index: Number(index), attempt, data, ...(frame.superseded && { superseded: true }) };
+      }
+      throw new SvcError("unreachable", "the stream ended before the run did", { retryable: true });
+    } catch (error) {
+      if (signal?.aborted) return;
+      if (!(error instanceof SvcError) || !(error.retryable || error.code === "aborted")) throw error;
+      await pause(reconnectDelayMs(++failures, error), signal);
+    } finally {
+      stop.abort();
+      signal?.removeEventListener("abort", cut);
+    }
+  }
+}
 
 export function runWordCalls(transport: Transport): RunWordCalls {
   const rpc = <Answer>(method: string, message: unknown) =>

@@ -1,10 +1,12 @@
 import { filtersOf } from "../wire/attributes.ts";
-import { requireMs } from "../wire/duration.ts";
-import { timeoutNames, withUnits } from "../wire/duration-options.ts";
+import { requireMs, timeoutNames, withUnits } from "../wire/duration.ts";
+import type { ErrorCalls, ErrorGroup } from "../wire/error-types.ts";
 import { SvcError } from "../wire/errors.ts";
 import { type KnownOptions, requireKnown } from "../wire/known-options.ts";
 import { outputText } from "../wire/payload.ts";
 import {
+  all,
+  fieldsOf,
   instant,
   type Message,
   type PreviewedStep,
@@ -12,11 +14,11 @@ import {
   readPausedState,
   readRun,
   readStep,
+  text,
 } from "../wire/read.ts";
 import { once, pause, safe } from "../wire/retry.ts";
-import type { RunLogs } from "../wire/run-log-types.ts";
 import type { Transport } from "../wire/transport.ts";
-import type { RunStatus } from "../wire/types.ts";
+import type { RunLogs, RunStatus } from "../wire/types.ts";
 import type { ListRunsOptions, RunCalls, RunsFound } from "./client-types.ts";
 
 const waitFirstMs = 25;
@@ -139,3 +141,17 @@ export function runCalls(transport: Transport): RunCalls {
   };
   return calls;
 }
+
+const readGroup: (message: Message) => ErrorGroup = fieldsOf<ErrorGroup>()({
+  texts: ["id", "functionId", "code", "message", "frame", "firstSeenAt", "lastSeenAt", "sampleRunId"],
+  counts: ["count"],
+});
+
+export const errorCalls = (transport: Transport): ErrorCalls => ({
+  async list({ since, ...options } = {}) {
+    const message = { ...options, ...(since !== undefined && { since: instant(since) }) };
+    const answer = await transport.rpc<Message>("ErrorService/ListErrorGroups", message, safe);
+    return { groups: all(answer.groups, readGroup), nextCursor: text(answer.nextCursor) };
+  },
+  get: async (id) => readGroup(await transport.rpc<Message>("ErrorService/GetErrorGroup", { id }, safe)),
+});

@@ -1,8 +1,8 @@
 import type { EventRegistry } from "../steps/events.ts";
+import type { JsonSchemaText } from "../wire/json-schema.ts";
 import { dataFields } from "../wire/payload.ts";
 import { all, count, fieldsOf, type Message, payload, text } from "../wire/read.ts";
 import { once, safe } from "../wire/retry.ts";
-import type { JsonSchemaText } from "../wire/standard-schema.ts";
 import type { Transport } from "../wire/transport.ts";
 import type {
   EventSchema,
@@ -10,7 +10,7 @@ import type {
   SchemaCalls,
   SchemaEnforcement,
   SchemaInfo,
-} from "./schema-types.ts";
+} from "./entity-types.ts";
 
 const readInfo: (message: Message) => SchemaInfo = fieldsOf<SchemaInfo>()({
   ...{ texts: ["eventName", "description", "createdAt"], counts: ["version"] },

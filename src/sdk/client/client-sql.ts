@@ -1,4 +1,4 @@
-import { type TimeoutOption, timeoutNames, withUnits } from "../wire/duration-options.ts";
+import { type TimeoutOption, timeoutNames, withUnits } from "../wire/duration.ts";
 import { type Message, text } from "../wire/read.ts";
 import { safe } from "../wire/retry.ts";
 import type { Transport } from "../wire/transport.ts";

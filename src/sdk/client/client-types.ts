@@ -1,14 +1,11 @@
-import type { ProjectionCalls } from "../projections/projection-call-types.ts";
-import type { CreateProjection } from "../projections/projection-types.ts";
+import type { CreateProjection, ProjectionCalls } from "../projections/projection-types.ts";
 import type { FunctionOptions, Handler } from "../steps/function.ts";
 import type { SvcFunction } from "../steps/svc-function.ts";
-import type { GroupCalls } from "../subscriptions/group-types.ts";
-import type { SubscribeCalls } from "../subscriptions/subscription-types.ts";
-import type { TimeoutOption } from "../wire/duration-options.ts";
+import type { GroupCalls, SubscribeCalls } from "../subscriptions/subscription-types.ts";
+import type { TimeoutOption } from "../wire/duration.ts";
 import type { ErrorCalls } from "../wire/error-types.ts";
 import type { Jsonify } from "../wire/jsonify.ts";
 import type { HistoryEntry, PausedState, PreviewedStep, RunResult, Secret } from "../wire/read.ts";
-import type { RunLogs } from "../wire/run-log-types.ts";
 import type { Transport } from "../wire/transport.ts";
 import type {
   DelayedEventRecord,
@@ -21,18 +18,15 @@ import type {
   RegisteredDefinition,
   RegisteredFunction,
   Run,
+  RunLogs,
   Step,
 } from "../wire/types.ts";
-import type { AlertCalls } from "./alert-types.ts";
-import type { CausalityCalls } from "./causality-types.ts";
 import type { SqlCalls } from "./client-sql.ts";
-import type { StreamCalls } from "./entity-types.ts";
+import type { SchemaCalls, StreamCalls } from "./entity-types.ts";
 import type { ConfigCalls, KvCalls } from "./kv-types.ts";
-import type { RepairCalls, RepairSelection } from "./repair-types.ts";
-import type { RunWordCalls } from "./run-word-types.ts";
-import type { SchemaCalls } from "./schema-types.ts";
+import type { CausalityCalls, RepairCalls, RepairSelection, RunWordCalls } from "./repair-types.ts";
 import type { ToolCalls } from "./tool-types.ts";
-import type { WebhookCalls } from "./webhook-types.ts";
+import type { AlertCalls, WebhookCalls } from "./webhook-types.ts";
 
 export interface ListRunsOptions extends RepairSelection {
   /** By an attribute in place of newest first; runs without it are left out. */

@@ -1,6 +1,6 @@
 import { createProjectionOf } from "../projections/projection.ts";
 import type { EventRegistry } from "../steps/events.ts";
-import { withUnits } from "../wire/duration-options.ts";
+import { withUnits } from "../wire/duration.ts";
 import { type KnownOptions, requireKnown } from "../wire/known-options.ts";
 import { safe } from "../wire/retry.ts";
 import {
@@ -11,26 +11,21 @@ import {
   type Transport,
 } from "../wire/transport.ts";
 import type { EventMap } from "../wire/types.ts";
-import { alertCalls } from "./client-alerts.ts";
-import { causalityCalls } from "./client-causality.ts";
-import { configCalls } from "./client-config.ts";
-import { errorCalls } from "./client-errors.ts";
+import { configCalls, secretCalls } from "./client-config.ts";
 import { eventCalls } from "./client-events.ts";
 import { functionCalls } from "./client-functions.ts";
-import { groupCalls } from "./client-groups.ts";
+import { groupCalls, subscribeCalls } from "./client-groups.ts";
 import { kvCalls } from "./client-kv.ts";
 import { projectionCalls } from "./client-projections.ts";
-import { repairCalls } from "./client-repairs.ts";
+import { causalityCalls, repairCalls } from "./client-repairs.ts";
 import { runWordCalls } from "./client-run-words.ts";
-import { runCalls } from "./client-runs.ts";
+import { errorCalls, runCalls } from "./client-runs.ts";
 import { schemaCalls } from "./client-schemas.ts";
-import { secretCalls } from "./client-secrets.ts";
 import { sqlCalls } from "./client-sql.ts";
 import { streamCalls } from "./client-streams.ts";
-import { subscribeCalls } from "./client-subscriptions.ts";
-import { toolCalls } from "./client-tools.ts";
 import type { Client } from "./client-types.ts";
-import { webhookCalls } from "./client-webhooks.ts";
+import { alertCalls, webhookCalls } from "./client-webhooks.ts";
+import { toolCalls } from "./tools.ts";
 
 export type { Client } from "./client-types.ts";
 

@@ -1,6 +1,7 @@
 import type { SvcFunction } from "../steps/svc-function.ts";
 import type { PauseWord } from "../wire/pause-words.ts";
-import type { AttributeCondition, AttributeValue, RunStatus } from "../wire/types.ts";
+import type { AttributeCondition, AttributeValue, Run, RunStatus } from "../wire/types.ts";
+import type { RunErasureCalls } from "./run-erasure.ts";
 
 export type RepairKind = "cancel" | "resume" | "rerun" | "patch" | "inject";
 /** A place in the environment's log, or a time. */
@@ -134,4 +135,138 @@ export interface RepairCalls {
   continue(id: string): Promise<Repair>;
   /** What has not begun is not done any more. */
   stop(id: string): Promise<Repair>;
+}
+
+export type CauseKind = "event" | "run" | "step" | "message" | "delivery" | "letter";
+
+export interface CauseNode {
+  kind: CauseKind;
+  id: string;
+  /** The event's name, the run's function, the step's name, the topic, the webhook source or endpoint. */
+  name: string;
+  /** Of a run, a step and a delivery; else empty. */
+  status: string;
+  /** RFC 3339. */
+  at: string;
+  /** Steps away from what was asked about; negative for causes. */
+  depth: number;
+  /** The stream that the event was appended to, and its version there. */
+  entity?: { id: string; version: number };
+}
+
+export interface CauseEdge {
+  cause: { kind: CauseKind; id: string };
+  effect: { kind: CauseKind; id: string };
+  relation: "started" | "emitted" | "appended" | "published" | "invoked" | "took" | "brought" | "undelivered";
+}
+
+export interface CauseGraphOptions {
+  /** Both when left out. */
+  direction?: "causes" | "effects";
+  /** Levels, 1 to 50; 10 when left out. */
+  depth?: number;
+  /** Things, 1 to 1,000; 200 when left out. */
+  limit?: number;
+}
+
+export interface CauseGraph {
+  /** By distance, causes first. */
+  things: CauseNode[];
+  links: CauseEdge[];
+  /** There is more, further away or beside. */
+  truncated: boolean;
+  /** Things that deny policies keep from the caller. */
+  hidden: number;
+}
+
+export interface CausalityCalls {
+  /**
+   * What led to a thing, and what it led to. A step is named by its run's id, a slash and its own; a message
+   * by its sequence; a letter by the endpoint's id, a slash and the event's. `not_found` when it is unknown.
+   */
+  get(kind: CauseKind, id: string, options?: CauseGraphOptions): Promise<CauseGraph>;
+  /** Cancels a run and the runs that it led to; `over` counts those that had ended. */
+  cancelSubtree(
+    runId: string,
+    options?: { reason?: string },
+  ): Promise<{ cancelled: string[]; over: number; hidden: number; truncated: boolean }>;
+}
+
+export interface RunSignal {
+  /** Counts the run's signals from 1. */
+  number: number;
+  name: string;
+  state: "taken" | "kept";
+  /** Of one that is kept, if it has at most 4,096 characters: the step that takes it has it as its output. */
+  data?: unknown;
+  sentBy: string;
+  sentAt: string;
+  takenAt?: string;
+  /** The step that took it. */
+  stepId?: string;
+}
+
+export interface RunSignals {
+  signals: RunSignal[];
+  /** How many of the run's signals no step has taken. */
+  kept: number;
+  hasMore: boolean;
+}
+
+/** What a handler wrote to an output, and where it stands. */
+export interface OutputChunk<Data = unknown> {
+  index: number;
+  /** Of the run. */
+  attempt: number;
+  data: Data;
+  /** It was tried again since, and counts no more: only with `superseded: true`. */
+  superseded?: true;
+}
+
+export interface OutputOptions {
+  /** Index of the first chunk; default 0. */
+  from?: number;
+  /** Also what was tried again; default false. */
+  superseded?: boolean;
+  /** What was read of it is tried again: chunks from `from` to before `until` count no more. */
+  onSuperseded?: (gone: { from: number; until: number }) => void;
+  signal?: AbortSignal;
+}
+
+export interface RunOutput {
+  name: string;
+  /** With those that are superseded. */
+  chunks: number;
+  bytes: number;
+  /** The end of what counts, as text. */
+  tail: string;
+}
+
+/** What runs are told, by name, and what they tell while they go on. */
+export interface RunWordCalls extends RunErasureCalls {
+  /**
+   * Tells a run something by a name: `taken` by a step that waits for it (`step.waitForSignal`), else
+   * `kept` for the next one. A second call with the same key sends no second signal.
+   */
+  signal(
+    runId: string,
+    name: string,
+    data?: unknown,
+    options?: { idempotencyKey?: string },
+  ): Promise<"taken" | "kept">;
+  /** What was sent to a run, newest first; `before` is the last `number` of the page before. */
+  signals(runId: string, options?: { limit?: number; before?: number }): Promise<RunSignals>;
+  /**
+   * What a handler writes to `run.output(name)`, from the beginning and then as it is written, to the end of
+   * the run. It reads on by itself where a connection ends. Throws SvcError for a run that is not there.
+   */
+  output<Data = unknown>(
+    runId: string,
+    name: string,
+    options?: OutputOptions,
+  ): AsyncGenerator<OutputChunk<Data>, void, void>;
+  /** Gives a pinned run to another deployment: the newest that serves its function, or the named one. */
+  move(runId: string, options?: { deployment?: string }): Promise<Run>;
+  /** The outputs of a run. */
+  outputs(runId: string): Promise<RunOutput[]>;
 }

@@ -1,7 +1,6 @@
-import type { Duration } from "../wire/duration.ts";
-import type { TimeoutOption } from "../wire/duration-options.ts";
+import type { Duration, TimeoutOption } from "../wire/duration.ts";
+import type { JsonSchemaText, StandardSchema } from "../wire/json-schema.ts";
 import type { Jsonify } from "../wire/jsonify.ts";
-import type { JsonSchemaText, StandardSchema } from "../wire/standard-schema.ts";
 
 /** What the code of a tool is given besides its input. */
 export interface ToolContext {

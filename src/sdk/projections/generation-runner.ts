@@ -3,11 +3,9 @@ import { count, type Message, payload } from "../wire/read.ts";
 import { pause, safe } from "../wire/retry.ts";
 import type { Transport } from "../wire/transport.ts";
 import type { Logger } from "../wire/types.ts";
-import { handleBatch } from "./projection-effects.ts";
 import { PollFeed, type ProjectionFeed, StreamFeed } from "./projection-feed.ts";
-import { type FoldFailure, ProjectionFold } from "./projection-fold.ts";
+import { type FoldFailure, handleBatch, ProjectionFold, type StoredState } from "./projection-fold.ts";
 import { acknowledge, type RunnerLease, reportFailure, saveStates } from "./projection-saves.ts";
-import type { StoredState } from "./projection-states.ts";
 import type { ProjectedEvent, SvcProjection } from "./projection-types.ts";
 
 export interface RunnerOptions {

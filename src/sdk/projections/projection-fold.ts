@@ -1,8 +1,88 @@
 import { isFinal } from "../wire/errors.ts";
 import { outputText } from "../wire/payload.ts";
 import { delayAfter } from "../wire/retry.ts";
-import { type HeldState, PartitionStates, type StoredState } from "./projection-states.ts";
-import type { ProjectedEvent, SvcProjection } from "./projection-types.ts";
+import type { EffectContext, ProjectedEvent, SvcProjection } from "./projection-types.ts";
+
+/** The state of one partition in memory. */
+interface HeldState {
+  state: unknown;
+  /** Of the last event that is folded into it; 0 for none. */
+  position: number;
+  /** Undefined for a state as it was read. */
+  last: ProjectedEvent | undefined;
+  /** Length of its JSON as it was last written. */
+  length: number;
+}
+
+/** A state as it is stored; position 0 where nothing was folded. */
+export type StoredState = Pick<HeldState, "state" | "position">;
+
+const lengthMax = 64 * 1024 * 1024;
+const readsAtOnce = 16;
+
+/** States of partitions, each read from the store before any fold. Those unused for longest leave first. */
+class PartitionStates {
+  readonly #read: (partition: string) => Promise<StoredState>;
+  readonly #most: number;
+  /** In the order of their last use. */
+  readonly #held = new Map<string, HeldState>();
+  #length = 0;
+
+  constructor(read: (partition: string) => Promise<StoredState>, most: number) {
+    this.#read = read;
+    this.#most = most;
+  }
+
+  get(partition: string): HeldState | undefined {
+    return this.#held.get(partition);
+  }
+
+  /** Reads those that are not held, and makes all of them the last used. */
+  async want(partitions: ReadonlySet<string>): Promise<void> {
+    const missing: string[] = [];
+    for (const partition of partitions) {
+      const held = this.#held.get(partition);
+      if (!held) missing.push(partition);
+      else {
+        this.#held.delete(partition);
+        this.#held.set(partition, held);
+      }
+    }
+    for (let at = 0; at < missing.length; at += readsAtOnce)
+      await Promise.all(missing.slice(at, at + readsAtOnce).map((partition) => this.reread(partition)));
+  }
+
+  /** Takes a state back to what is stored. */
+  async reread(partition: string): Promise<HeldState> {
+    this.drop(partition);
+    const held = { ...(await this.#read(partition)), last: undefined, length: 0 };
+    this.#held.set(partition, held);
+    return held;
+  }
+
+  wrote(held: HeldState, length: number): void {
+    this.#length += length - held.length;
+    held.length = length;
+  }
+
+  drop(partition: string): void {
+    this.#length -= this.#held.get(partition)?.length ?? 0;
+    this.#held.delete(partition);
+  }
+
+  clear(): void {
+    this.#held.clear();
+    this.#length = 0;
+  }
+
+  /** To be called when everything is saved. */
+  trim(): void {
+    for (const partition of this.#held.keys()) {
+      if (this.#held.size <= this.#most && this.#length <= lengthMax) return;
+      this.drop(partition);
+    }
+  }
+}
 
 /** A state to be saved, as JSON. */
 export interface WrittenState {
@@ -171,5 +251,88 @@ export class ProjectionFold {
       }
     }
     return { written, failures };
+  }
+}
+
+export interface EffectsHost extends Omit<EffectContext, "attempt"> {
+  /** Resolves early when the runner ends. */
+  pause(ms: number): Promise<void>;
+  isLeaving(): boolean;
+  onRetry(failure: FoldFailure, attempt: number): void;
+}
+
+export interface Handled {
+  /** Everything up to this event is handled; undefined for nothing. */
+  last: ProjectedEvent | undefined;
+  /** The first event whose handler failed for good; nothing behind it counts. */
+  failure: FoldFailure | undefined;
+}
+
+/** Hands a batch to the handlers of an external projection, some partitions at a time, each in order. */
+export async function handleBatch(
+  projection: SvcProjection,
+  events: readonly ProjectedEvent[],
+  host: EffectsHost,
+): Promise<Handled> {
+  const { work } = projection;
+  if (work.mode !== "external") throw new TypeError(`projection ${projection.name} has states`);
+  const handled = new Set<ProjectedEvent>();
+  let failure: FoldFailure | undefined;
+  const isBehind = ({ sequence }: ProjectedEvent) =>
+    failure !== undefined && sequence > failure.event.sequence;
+  const lanes = work.concurrency > 1 ? byPartition(events) : [events];
+
+  async function follow(lane: readonly ProjectedEvent[]): Promise<void> {
+    for (const event of lane) {
+      if (host.isLeaving() || host.signal.aborted || isBehind(event)) return;
+      const failed = await handleEvent(projection, event, host);
+      if (failed === "left") return;
+      // Other lanes go on up to it, so that everything before it is done.
+      if (failed) {
+        if (!isBehind(event)) failure = failed;
+        return;
+      }
+      handled.add(event);
+    }
+  }
+
+  const waiting = lanes[Symbol.iterator]();
+  const following = async () => {
+    for (const lane of waiting) await follow(lane);
+  };
+  await Promise.all(Array.from({ length: Math.min(work.concurrency, lanes.length) }, following));
+  const undone = events.findIndex((event) => !handled.has(event));
+  return { last: undone < 0 ? events.at(-1) : events[undone - 1], failure };
+}
+
+function byPartition(events: readonly ProjectedEvent[]): ProjectedEvent[][] {
+  const lanes = new Map<string, ProjectedEvent[]>();
+  for (const event of events) {
+    const lane = lanes.get(event.partition);
+    if (lane) lane.push(event);
+    else lanes.set(event.partition, [event]);
+  }
+  return [...lanes.values()];
+}
+
+async function handleEvent(
+  { work, reader, retry }: SvcProjection,
+  event: ProjectedEvent,
+  host: EffectsHost,
+): Promise<FoldFailure | "left" | undefined> {
+  if (work.mode !== "external") return undefined;
+  const { signal, log } = host;
+  for (let attempt = 1; ; attempt++) {
+    try {
+      const read = reader ? await reader.read(event) : event;
+      await work.handle(read as never, { signal, log, attempt });
+      return undefined;
+    } catch (error) {
+      const failure = { partition: event.partition, event, error };
+      if (isFinal(error) || attempt >= retry.maxAttempts) return failure;
+      if (host.isLeaving() || signal.aborted) return "left";
+      host.onRetry(failure, attempt);
+      await host.pause(delayAfter(attempt, retry.initialDelayMs));
+    }
   }
 }

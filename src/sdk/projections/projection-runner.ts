@@ -1,10 +1,18 @@
 import { SvcError } from "../wire/errors.ts";
 import type { Message } from "../wire/read.ts";
 import { pause, safe } from "../wire/retry.ts";
+import type { Transport } from "../wire/transport.ts";
+import type { Logger } from "../wire/types.ts";
 import { createReopening } from "../worker/reopening.ts";
 import { GenerationRunner, type RunnerOptions } from "./generation-runner.ts";
-import { mustPoll } from "./projection-feed.ts";
-import { definitionMessage, type ProjectionPlace, readPlace, sqlMessage } from "./projection-messages.ts";
+import {
+  definitionMessage,
+  mustPoll,
+  type ProjectionPlace,
+  readPlace,
+  sqlMessage,
+} from "./projection-feed.ts";
+import type { SvcProjection } from "./projection-types.ts";
 
 /** How often a runner looks for another generation to be folded, without a hint. */
 const lookMs = 30_000;
@@ -20,7 +28,7 @@ export interface ProjectionRunnerOptions extends Omit<RunnerOptions, "onBuilding
  * Keeps one projection folded: registers it, rebuilds it when it finds an older version and may do so, and
  * folds the generations that belong to its own version. It never folds states of another version's code.
  */
-export class ProjectionRunner {
+class ProjectionRunner {
   readonly #options: ProjectionRunnerOptions;
   readonly #reopening = createReopening();
   readonly #running = new Map<number, { runner: GenerationRunner; done: Promise<void> }>();
@@ -189,5 +197,55 @@ export class ProjectionRunner {
     const path = `/svc.v1.ProjectionService/${method}`;
     const body = { name: this.name, ...message };
     return this.#options.transport.call({ method: "POST", path, body, isConsistent: false }, safe);
+  }
+}
+
+export interface WorkerProjectionsOptions {
+  transport: Transport;
+  projections: readonly SvcProjection[];
+  workerId: string;
+  log: Logger;
+  /** No projection of this worker can go on. */
+  onAllFailed: (error: SvcError) => void;
+}
+
+/** What no other process has, although both may be told the same worker id. */
+const ownWord = () =>
+  Array.from(crypto.getRandomValues(new Uint8Array(8)), (byte) => (byte % 36).toString(36)).join("");
+
+/** The projections of a worker, each with a runner of its own. */
+export class WorkerProjections {
+  readonly #runners: readonly ProjectionRunner[];
+
+  constructor({ transport, projections, workerId, log, onAllFailed }: WorkerProjectionsOptions) {
+    if (new Set(projections.map(({ name }) => name)).size < projections.length)
+      throw new TypeError("two projections of a worker have the same name");
+    const runnerId = `${workerId}:${ownWord()}`;
+    let left = projections.length;
+    const onFailed = (error: SvcError) => {
+      left--;
+      if (left === 0) onAllFailed(error);
+    };
+    this.#runners = projections.map(
+      (projection) => new ProjectionRunner({ transport, projection, runnerId, log, onFailed }),
+    );
+  }
+
+  /** Throws SvcError. */
+  async join(): Promise<void> {
+    for (const runner of this.#runners) await runner.join();
+  }
+
+  start(): void {
+    for (const runner of this.#runners) runner.start();
+  }
+
+  /** Resolves once what was under way is saved. */
+  async drain(): Promise<void> {
+    await Promise.all(this.#runners.map((runner) => runner.drain()));
+  }
+
+  stop(): void {
+    for (const runner of this.#runners) runner.stop();
   }
 }

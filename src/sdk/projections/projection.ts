@@ -1,5 +1,5 @@
 import type { EventReader } from "../steps/svc-function.ts";
-import { withUnits } from "../wire/duration-options.ts";
+import { withUnits } from "../wire/duration.ts";
 import type { EventMap } from "../wire/types.ts";
 import type {
   CreateProjection,

@@ -1,7 +1,11 @@
 import { NonRetryableError, type ReportedError, reportedError } from "../wire/errors.ts";
+import type { Compensating } from "../wire/wire.ts";
+import type { ExecutionEnd } from "./attempts.ts";
+import type { HandlerContext } from "./function.ts";
 import { escapeName, type Scope } from "./scope.ts";
 import { type Execution, storedError } from "./step.ts";
 import type { StepUse } from "./step-host.ts";
+import type { SvcFunction } from "./svc-function.ts";
 
 /** A place among the compensations, for what is about to be done. */
 export interface UndoReservation {
@@ -14,7 +18,7 @@ export interface UndoReservation {
 }
 
 /** How the compensations of a run went. */
-export interface Undone {
+interface Undone {
   /** Those that failed for good. */
   failedCount: number;
   /** Those that may succeed later, and what one of them threw. */
@@ -124,3 +128,68 @@ const outcomeUnknown = (name: string) =>
   new NonRetryableError(`step ${name} was cut off: whether it has anything to undo is not known`, {
     code: "STEP_OUTCOME_UNKNOWN",
   });
+
+export interface UndoParts {
+  execution: Execution;
+  compensations: Compensations;
+  context: () => Promise<HandlerContext>;
+}
+
+/**
+ * Undoes a run that ends: the handler retraces its stored steps, so that its compensations are known; they
+ * run, and then the function's `onFailure`. What may succeed later is tried again. Never throws.
+ */
+export async function undo(
+  target: SvcFunction,
+  compensating: Compensating,
+  { execution, compensations, context }: UndoParts,
+): Promise<ExecutionEnd> {
+  const { interrupted, tries_left: triesLeft } = compensating;
+  await execution.replay(async () => target.handler((await context()) as never));
+  const undone = await compensations.run(interrupted);
+  const mayRetry = triesLeft > 0;
+  if (!undone.again || !mayRetry) await handleFailure(target, compensating, undone, { execution, context });
+  const { failedCount, again } = undone;
+  if (again && mayRetry) {
+    const { message, code } = again.error;
+    const error = {
+      message: `the run is not undone yet: ${message}`,
+      ...(code && { code }),
+      retryable: true,
+    };
+    return { status: "failed", error };
+  }
+  return {
+    status: "failed",
+    error: { message: "the run was undone", code: "COMPENSATED", retryable: false },
+    compensationsFailed: failedCount + (again?.count ?? 0),
+  };
+}
+
+/** Runs `onFailure` as one more step of the run; how it went is added to `undone`. */
+async function handleFailure(
+  { onFailure }: SvcFunction,
+  { status, error }: Compensating,
+  undone: Undone,
+  { execution, context }: Pick<UndoParts, "execution" | "context">,
+): Promise<void> {
+  if (!onFailure || status !== "failed" || !error) return;
+  const { runId, host, scopes } = execution;
+  const step = { name: "onFailure", stepId: `${runId}:onFailure:0`, scope: scopes.current() };
+  const stored = host.memo(step.stepId);
+  if (stored?.status === "failed" && storedError(stored).retryable === false) {
+    undone.failedCount++;
+    return;
+  }
+  try {
+    host.requireHeld();
+    const given = await context();
+    await execution.perform(step, () =>
+      scopes.inBranch("onFailure", 0, async () => onFailure({ ...given, error } as never)),
+    );
+  } catch (thrown) {
+    const failure = reportedError(thrown);
+    if (failure.retryable) undone.again = { count: (undone.again?.count ?? 0) + 1, error: failure };
+    else undone.failedCount++;
+  }
+}

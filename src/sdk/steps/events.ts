@@ -1,8 +1,7 @@
 import { projectionOf } from "../projections/projection.ts";
 import type { CreateProjection } from "../projections/projection-types.ts";
 import { NonRetryableError } from "../wire/errors.ts";
-import { toldJsonSchema } from "../wire/json-schema.ts";
-import { checkedBy, type JsonSchemaText, type StandardSchema } from "../wire/standard-schema.ts";
+import { checkedBy, type JsonSchemaText, type StandardSchema, toldJsonSchema } from "../wire/json-schema.ts";
 import type { EventMap } from "../wire/types.ts";
 import { createFunction, type FunctionOptions, type Handler } from "./function.ts";
 import type { EventReader, SvcFunction } from "./svc-function.ts";

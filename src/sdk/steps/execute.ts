@@ -2,20 +2,18 @@ import { attributeSetter } from "../wire/attributes.ts";
 import { reportedError, StepFailedError } from "../wire/errors.ts";
 import { handlerLogger } from "../wire/log.ts";
 import { outputText } from "../wire/payload.ts";
-import type { LineLevel } from "../wire/run-log-types.ts";
 import { foldedStack } from "../wire/stack.ts";
-import type { Logger } from "../wire/types.ts";
+import type { LineLevel, Logger } from "../wire/types.ts";
 import type { AskedWait, Assignment, Yield } from "../wire/wire.ts";
-import { createCompensations } from "./compensations.ts";
-import { capturing } from "./console-lines.ts";
+import type { ExecutionEnd, FailedEnd } from "./attempts.ts";
+import { createCompensations, undo } from "./compensations.ts";
 import { followSteps, NondeterminismError, tellDeviations } from "./deviations.ts";
-import type { ExecutionEnd, FailedEnd } from "./execution-end.ts";
 import type { HandlerContext } from "./function.ts";
+import { capturing } from "./run-lines.ts";
 import { createExecution } from "./step.ts";
 import { createSteps } from "./step-api.ts";
 import type { ExecutionHost } from "./step-host.ts";
 import type { HandlerEvent, SvcFunction } from "./svc-function.ts";
-import { undo } from "./undo.ts";
 
 /** The run as its handler is entered. */
 export type ExecutionInput = Pick<

@@ -1,5 +1,4 @@
-import type { Duration } from "../wire/duration.ts";
-import { timeoutNames, withUnits } from "../wire/duration-options.ts";
+import { type Duration, timeoutNames, withUnits } from "../wire/duration.ts";
 import type { ReportedError } from "../wire/errors.ts";
 import { type KnownOptions, requireKnown } from "../wire/known-options.ts";
 import { digestHex } from "../wire/payload.ts";

@@ -1,8 +1,7 @@
 import type { ReportedAttributes } from "../wire/attributes.ts";
-import type { StepCallOptions } from "../wire/calls.ts";
-import type { WrittenLine } from "../wire/run-log-types.ts";
-import type { TraceparentOf } from "../wire/trace-context.ts";
-import type { CompletedStep } from "../wire/wire.ts";
+import type { StepCallOptions } from "../wire/transport.ts";
+import type { WrittenLine } from "../wire/types.ts";
+import type { CompletedStep, TraceparentOf } from "../wire/wire.ts";
 import type { Scope } from "./scope.ts";
 import type { RetryRule } from "./step-retry.ts";
 import type { StepContext } from "./steps.ts";

@@ -5,9 +5,8 @@ import type { Condition } from "../wire/wire.ts";
 import { conditionOf, testsOf } from "./conditions.ts";
 import type { Execution } from "./step.ts";
 import { lateOf, timeoutText } from "./step-yields.ts";
-import type { Steps } from "./steps.ts";
+import type { AwaitedThings, ManyOptions, MetKey, MetRun, MetStream, NamedOptions, Steps } from "./steps.ts";
 import type { EventReader, HandlerEvent } from "./svc-function.ts";
-import type { AwaitedThings, ManyOptions, MetKey, MetRun, MetStream, NamedOptions } from "./wait-types.ts";
 
 type WaitSteps = Pick<
   Steps,

@@ -1,13 +1,11 @@
-import { type Duration, durationMs } from "../wire/duration.ts";
-import { timeoutNames, withUnits } from "../wire/duration-options.ts";
+import { type Duration, durationMs, timeoutNames, withUnits } from "../wire/duration.ts";
 import { WaitTimeoutError } from "../wire/errors.ts";
 import { type KnownOptions, requireKnown } from "../wire/known-options.ts";
 import { outputText } from "../wire/payload.ts";
 import { matchedValue } from "./conditions.ts";
 import type { Execution } from "./step.ts";
-import type { InvokeOptions, Steps } from "./steps.ts";
+import type { InvokeOptions, NamedOptions, Steps, WaitOptions } from "./steps.ts";
 import type { EventReader, HandlerEvent, SvcFunction } from "./svc-function.ts";
-import type { NamedOptions, WaitOptions } from "./wait-types.ts";
 
 type YieldSteps = Pick<
   Steps,

@@ -1,7 +1,6 @@
 import { shownUrl } from "../wire/addresses.ts";
 import { SvcError } from "../wire/errors.ts";
 import type { Transport } from "../wire/transport.ts";
-import { AskedPatterns, type LineSubscription } from "./asked-patterns.ts";
 import {
   arrivedOfFrame,
   probeFrame,
@@ -12,7 +11,7 @@ import {
   subscribeFrame,
   unsubscribeFrame,
 } from "./socket-frames.ts";
-import { digits } from "./subscription-ways.ts";
+import { AskedPatterns, digits, type LineSubscription, type Way } from "./subscription-ways.ts";
 
 interface SilenceWatchOptions {
   silenceMs: number;
@@ -60,7 +59,7 @@ const connectMs = 10_000;
 const lingerMs = 500;
 
 /** One WebSocket and the subscriptions on it. It is over for good when the socket has closed. */
-export class SocketLine {
+class SocketLine {
   readonly #transport: Transport;
   readonly #subscriptions = new Set<LineSubscription>();
   readonly #byId = new Map<string, LineSubscription>();
@@ -198,3 +197,50 @@ export class SocketLine {
     for (const subscription of [...this.#subscriptions]) this.#end(subscription, error);
   }
 }
+
+/** On one socket; a few less than a server allows. */
+const subscriptionsMax = 90;
+/** Silence after which the client pings the server; a second one without an answer ends the socket. */
+const silenceMsDefault = 20_000;
+
+/** Subscriptions on WebSockets, many on one. One ends with code `not_opened` if its socket cannot open. */
+export function socketWay(transport: Transport, silenceMs = silenceMsDefault): Way {
+  const lines = new Set<SocketLine>();
+  return (ask, to) => {
+    for (const line of lines) if (line.isOver) lines.delete(line);
+    let line = [...lines].find((one) => one.count < subscriptionsMax);
+    if (!line) {
+      line = new SocketLine(transport, silenceMs);
+      lines.add(line);
+    }
+    const subscription: LineSubscription = { ask, to, isStopped: false };
+    line.add(subscription);
+    return () => line.stop(subscription);
+  };
+}
+
+/**
+ * Tries a socket, and where none can be opened, a stream. A browser does not say why a socket was refused;
+ * the same request as a stream gets the reason, and passes proxies that let no socket through. With
+ * `onlySocket` the stream serves for the reason alone.
+ */
+export const eitherWay = (socket: Way, stream: Way, onlySocket: boolean): Way => {
+  return (ask, to) => {
+    let stop = socket(ask, {
+      ...to,
+      ended(error) {
+        if (error?.code !== "not_opened") return to.ended(error);
+        if (!onlySocket) stop = stream(ask, to);
+        else {
+          const unopened = new SvcError("unreachable", error.message, { retryable: true });
+          const end = (why = unopened) => {
+            stop();
+            to.ended(why);
+          };
+          stop = stream(ask, { started: () => end(), arrived() {}, passed() {}, ended: end });
+        }
+      },
+    });
+    return () => stop();
+  };
+};

@@ -1,9 +1,7 @@
 import type { SvcFunction } from "../steps/svc-function.ts";
 import type { ReportedError } from "../wire/errors.ts";
-import type { RunLine } from "../wire/run-log-types.ts";
-import type { AttributeValue, Logger, StepDeviation } from "../wire/types.ts";
-import type { TestStates } from "./testing-states.ts";
-import type { TestAppend } from "./testing-streams.ts";
+import type { AttributeValue, Logger, RunLine, StepDeviation } from "../wire/types.ts";
+import type { TestAppend, TestStates } from "./testing-streams.ts";
 
 /** A step of a finished test run, as the server would have stored it. */
 export interface TestStep {

@@ -1,4 +1,5 @@
 import type { ReportedError } from "../wire/errors.ts";
+import { jsonToSend } from "../wire/payload.ts";
 import type { Yield } from "../wire/wire.ts";
 
 export interface TestEvent {
@@ -70,3 +71,6 @@ export function findDelivery(
     .sort((a, b) => atOf(a) - atOf(b))
     .find(fits);
 }
+
+/** What is left of a value that was stored as JSON and read again. */
+export const asJson = (value: unknown): unknown => JSON.parse(jsonToSend(value, "data") ?? "null");

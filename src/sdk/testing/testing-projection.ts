@@ -1,10 +1,8 @@
-import { handleBatch } from "../projections/projection-effects.ts";
-import { type FoldFailure, ProjectionFold } from "../projections/projection-fold.ts";
+import { type FoldFailure, handleBatch, ProjectionFold } from "../projections/projection-fold.ts";
 import type { ProjectedEvent, SvcProjection } from "../projections/projection-types.ts";
 import { digestHex } from "../wire/payload.ts";
 import type { Logger } from "../wire/types.ts";
-import { asJson } from "./testing-json.ts";
-import { valueAt } from "./testing-match.ts";
+import { asJson, valueAt } from "./testing-match.ts";
 
 /** An event that a test hands to a projection. */
 export interface EventToProject {

@@ -1,18 +1,15 @@
-import { attemptDelayMs, retryOf } from "../steps/attempts.ts";
+import { attemptDelayMs, type ExecutionEnd, type FailedEnd, retryOf } from "../steps/attempts.ts";
 import type { ExecutionInput } from "../steps/execute.ts";
-import type { ExecutionEnd, FailedEnd } from "../steps/execution-end.ts";
 import type { HandlerEvent } from "../steps/svc-function.ts";
 import { type ReportedError, stackless } from "../wire/errors.ts";
 import type { StepDeviation } from "../wire/types.ts";
 import type { Compensating } from "../wire/wire.ts";
 import type { TestPlan, TestResult } from "./test-plan.ts";
-import { TestCalls } from "./testing-calls.ts";
-import { asJson } from "./testing-json.ts";
-import { unresolvedIn } from "./testing-match.ts";
+import { asJson, unresolvedIn } from "./testing-match.ts";
 import { TestNames } from "./testing-names.ts";
 import { TestServer } from "./testing-server.ts";
 import { TestStreams } from "./testing-streams.ts";
-import { TestWorker } from "./testing-worker.ts";
+import { TestCalls, TestWorker } from "./testing-worker.ts";
 
 const executionsMax = 100_000;
 /** As on the server. */

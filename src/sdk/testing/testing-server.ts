@@ -1,7 +1,7 @@
 import { stackless } from "../wire/errors.ts";
 import type { AskedWait, CompletedStep, ReportedStep } from "../wire/wire.ts";
 import type { TestStep } from "./test-plan.ts";
-import { asJson } from "./testing-json.ts";
+import { asJson } from "./testing-match.ts";
 import { TestWaits, type TestWaitsOptions } from "./testing-waits.ts";
 
 /** The server of one test run: its stored steps, its virtual clock, and what ends the waits of the run. */

@@ -4,11 +4,9 @@ import { durationMs } from "../wire/duration.ts";
 import { type ReportedError, reportedError } from "../wire/errors.ts";
 import type { AskedWait, Condition, Yield } from "../wire/wire.ts";
 import type { TestPlan, TestResult, TestStep } from "./test-plan.ts";
-import { asJson } from "./testing-json.ts";
-import { findDelivery, type TestEvent } from "./testing-match.ts";
+import { asJson, findDelivery, type TestEvent } from "./testing-match.ts";
 import type { TestNames } from "./testing-names.ts";
-import { stateMet, type TestChild } from "./testing-states.ts";
-import type { TestAppend } from "./testing-streams.ts";
+import { stateMet, type TestAppend, type TestChild } from "./testing-streams.ts";
 
 const waitMsDefault = 7 * 86_400_000;
 

@@ -1,14 +1,15 @@
 import { readAttributes, readDeclared } from "./attributes.ts";
 import { stackless, type ThrownError } from "./errors.ts";
-import type { RunAttempt, StepTry } from "./run-log-types.ts";
 import type {
   EmitNotice,
   Emitted,
   FunctionStatus,
   RegisteredFunction,
   Run,
+  RunAttempt,
   RunStatus,
   Step,
+  StepTry,
 } from "./types.ts";
 
 /** A message in protobuf's JSON: zero values are absent, enums are constants, non-objects are in `…Value`. */

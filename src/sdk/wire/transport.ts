@@ -1,12 +1,11 @@
 import { Addresses, checkedUrls, installationHeader, shownUrl, unreachable, urlsIn } from "./addresses.ts";
 import { discoveredServer } from "./discovery.ts";
-import { type Duration, requireMs } from "./duration.ts";
-import { timeoutNames } from "./duration-options.ts";
+import { type Duration, requireMs, timeoutNames } from "./duration.ts";
 import { errorOfAnswer, SvcError } from "./errors.ts";
 import { ask } from "./http-answer.ts";
 import type { KnownOptions } from "./known-options.ts";
 import { jsonToSend } from "./payload.ts";
-import { after, timerMsMax, withRetries } from "./retry.ts";
+import { after, safe, timerMsMax, withRetries } from "./retry.ts";
 import { LastSequence } from "./sequence.ts";
 
 export interface ConnectionOptions {
@@ -330,3 +329,20 @@ export const consistent = (transport: Transport): Transport =>
     },
     send: (request) => transport.send({ isConsistent: true, ...request }),
   });
+
+/** The run that calls, and where its trace stands. */
+export type CallingRun = Required<Pick<RpcOptions, "runId">> & Pick<RpcOptions, "traceparent">;
+
+/** How a step calls. */
+export type StepCallOptions = Omit<RpcOptions, keyof CallingRun>;
+
+/** Unary RPCs that steps make for their run. Unless a step says otherwise they carry an idempotency key. */
+export const callForRun =
+  (transport: Transport) =>
+  <Answer>(
+    run: CallingRun,
+    method: string,
+    body: unknown,
+    options: StepCallOptions = safe,
+  ): Promise<Answer> =>
+    transport.rpc<Answer>(method, body, { ...options, ...run });

@@ -2,8 +2,7 @@ import type { SvcError } from "../wire/errors.ts";
 import type { Transport } from "../wire/transport.ts";
 import type { Logger } from "../wire/types.ts";
 import type { Assignment, Report } from "../wire/wire.ts";
-import type { Stamp } from "./lease.ts";
-import type { LeaseAsking } from "./lease-asking.ts";
+import type { LeaseAsking, Stamp } from "./lease.ts";
 
 export interface Sending {
   /** Resolves when the server has stored it, rejects with SvcError when it never will. */

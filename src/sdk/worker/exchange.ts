@@ -1,7 +1,7 @@
 import { SvcError } from "../wire/errors.ts";
 import type { Transport } from "../wire/transport.ts";
 import type { Assignment, Outcome, Report } from "../wire/wire.ts";
-import type { LeaseAsking } from "./lease-asking.ts";
+import type { LeaseAsking } from "./lease.ts";
 
 export interface Exchanged {
   /** One per report, in their order. */

@@ -3,8 +3,7 @@ import { RunLines } from "../steps/run-lines.ts";
 import type { ReportedAttributes } from "../wire/attributes.ts";
 import { NonRetryableError, type ReportedError, SvcError } from "../wire/errors.ts";
 import { after } from "../wire/retry.ts";
-import type { WrittenLine } from "../wire/run-log-types.ts";
-import type { Logger, StepDeviation } from "../wire/types.ts";
+import type { Logger, StepDeviation, WrittenLine } from "../wire/types.ts";
 import {
   type AskedWait,
   type Assignment,

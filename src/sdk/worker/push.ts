@@ -5,12 +5,11 @@ import { RunLines } from "../steps/run-lines.ts";
 import type { ExecutionHost } from "../steps/step-host.ts";
 import type { HandlerEvent, SvcFunction } from "../steps/svc-function.ts";
 import type { ReportedAttributes } from "../wire/attributes.ts";
-import type { callForRun } from "../wire/calls.ts";
 import { SvcError } from "../wire/errors.ts";
 import { pause } from "../wire/retry.ts";
-import { traceparentsOf } from "../wire/trace-context.ts";
+import type { callForRun } from "../wire/transport.ts";
 import type { Logger } from "../wire/types.ts";
-import type { Compensating, CompletedStep } from "../wire/wire.ts";
+import { type Compensating, type CompletedStep, traceparentsOf } from "../wire/wire.ts";
 import { awaitedText } from "./job-reporter.ts";
 
 /** Of a larger answer no lines go along, in characters. */

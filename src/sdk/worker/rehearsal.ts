@@ -1,5 +1,5 @@
+import type { ExecutionEnd } from "../steps/attempts.ts";
 import { type ExecutionInput, execute } from "../steps/execute.ts";
-import type { ExecutionEnd } from "../steps/execution-end.ts";
 import type { ExecutionHost } from "../steps/step-host.ts";
 import type { SvcFunction } from "../steps/svc-function.ts";
 import { deferred } from "../wire/deferred.ts";

@@ -2,8 +2,7 @@ import { type Client, createClient } from "../client/client.ts";
 import type { AgentTools, Tool } from "../client/tool-types.ts";
 import { messageOf } from "../wire/errors.ts";
 import { consoleLogger } from "../wire/log.ts";
-import { readBody } from "../wire/request-body.ts";
-import { bytesOfHex, isSigned } from "../wire/signature.ts";
+import { bytesOfHex, isSigned, readBody } from "../wire/signature.ts";
 import { type ConnectionOptions, connectionOf } from "../wire/transport.ts";
 import type { Logger } from "../wire/types.ts";
 

@@ -4,8 +4,7 @@ import type { LastSequence } from "../wire/sequence.ts";
 import type { Assignment } from "../wire/wire.ts";
 import type { Courier } from "./courier.ts";
 import { type JobOptions, type RunningJob, startJob } from "./job.ts";
-import { createLease, type Lease, type Stamp } from "./lease.ts";
-import { youngMs } from "./lease-asking.ts";
+import { createLease, type Lease, type Stamp, youngMs } from "./lease.ts";
 import type { LeaseThread } from "./lease-thread.ts";
 
 export interface WorkerJobsOptions

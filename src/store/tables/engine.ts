@@ -1,4 +1,4 @@
-import { deploymentCharsMax } from "../../kit/deployment.ts";
+import { deploymentCharsMax } from "../../kit/event-names.ts";
 import { functionIdBytesMax } from "../../kit/limits.ts";
 import { changing, kept, ours, type Tables, utf8 } from "./table.ts";
 

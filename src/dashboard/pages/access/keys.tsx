@@ -18,8 +18,7 @@ import { Status } from "../../ui/status.tsx";
 import { ReadTable } from "../../ui/table.tsx";
 import { shownEnvironment } from "../quotas.tsx";
 import { MadeKey } from "./made-key.tsx";
-import { RoleChoice, RoleTags } from "./role-choice.tsx";
-import { readRoles } from "./users.tsx";
+import { RoleChoice, RoleTags, readRoles } from "./users.tsx";
 
 interface AskedOfKey {
   deed: "rotate" | "roles" | "delete";

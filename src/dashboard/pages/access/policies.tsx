@@ -1,12 +1,47 @@
 import { useState } from "preact/hooks";
-import { accessScope, createPolicy, listPolicies } from "../../lib/access.ts";
+import { accessScope, createPolicy, listPolicies, type PolicyData } from "../../lib/access.ts";
 import { count, counted, plain } from "../../lib/format.ts";
 import { useFollowed, useLoaded } from "../../lib/hooks.ts";
 import { go, hrefOf } from "../../lib/router.ts";
 import { Text, When } from "../../ui/basics.tsx";
 import { type DialogEnds, Field, FormDialog, useFields } from "../../ui/dialog.tsx";
 import { ResourceList } from "../../ui/resource.tsx";
-import { emptyPolicy, PolicyFields } from "./policy-fields.tsx";
+
+export type TypedPolicy = Pick<PolicyData, "actions" | "resources" | "condition">;
+
+const emptyPolicy: TypedPolicy = { actions: "", resources: "*", condition: "" };
+
+export function PolicyFields(props: { of: TypedPolicy; onChange: (text: TypedPolicy) => void }) {
+  const { of, onChange } = props;
+  return (
+    <>
+      <Field
+        label="Actions"
+        isRequired
+        isCode
+        value={of.actions}
+        onInput={(actions) => onChange({ ...of, actions })}
+        hint="With commas between, such as events:emit, runs:*"
+      />
+      <Field
+        label="Resources"
+        isRequired
+        isCode
+        value={of.resources}
+        onInput={(resources) => onChange({ ...of, resources })}
+        hint="Such as irn:svc:*:*:event:production:order.*; * is everything."
+      />
+      <Field
+        label="Condition (CEL)"
+        isCode
+        rows={4}
+        value={of.condition}
+        onInput={(condition) => onChange({ ...of, condition })}
+        hint="Over subject, request, resource and time; empty: always."
+      />
+    </>
+  );
+}
 
 export function PoliciesPage() {
   const scope = accessScope();

@@ -1,14 +1,5 @@
 import { useMemo, useState } from "preact/hooks";
 import { parsedJson, unlessMissing } from "../../lib/api.ts";
-import {
-  type ConfigChangeData,
-  type ConfigData,
-  deleteConfig,
-  getConfig,
-  listConfigChanges,
-  putConfig,
-  rollbackConfig,
-} from "../../lib/config.ts";
 import { bytes, count, dateTime, instantOf, plain } from "../../lib/format.ts";
 import { useFollowed, useLoaded } from "../../lib/hooks.ts";
 import { go, hrefOf } from "../../lib/router.ts";
@@ -26,6 +17,15 @@ import {
 import { JsonDiff } from "../../ui/diff.tsx";
 import { JsonView } from "../../ui/json-view.tsx";
 import { useOne } from "../../ui/resource.tsx";
+import {
+  type ConfigChangeData,
+  type ConfigData,
+  deleteConfig,
+  getConfig,
+  listConfigChanges,
+  putConfig,
+  rollbackConfig,
+} from "./configs.tsx";
 
 async function readConfig(name: string, signal: AbortSignal) {
   const [found, changes] = await Promise.all([

@@ -1,17 +1,16 @@
 import { useState } from "preact/hooks";
-import { shownBytesMax } from "../../lib/cuts.ts";
 import { type EventView, getEvent } from "../../lib/events.ts";
-import { dateTime } from "../../lib/format.ts";
+import { dateTime, shownBytesMax } from "../../lib/format.ts";
 import { address, hrefOf } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
 import { attempt, copy } from "../../lib/toasts.ts";
 import { Button, Empty, Facts, Id, Page, Section, Text } from "../../ui/basics.tsx";
-import { Payload } from "../../ui/payload.tsx";
+import { Payload } from "../../ui/json-view.tsx";
 import { useOne } from "../../ui/resource.tsx";
 import { Causes } from "../run/causes.tsx";
 import { curlOf } from "../run/run-actions.tsx";
 import { NewestRuns } from "../runs/newest-runs.tsx";
-import { EmitDialog } from "./emit.tsx";
+import { EmitDialog } from "./events.tsx";
 
 const runsShown = 50;
 

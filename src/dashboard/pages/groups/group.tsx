@@ -1,16 +1,15 @@
 import { rpc } from "../../lib/api.ts";
 import { count, counted, dateTime, duration, plain } from "../../lib/format.ts";
-import { type GroupView, getGroup, type WholeGroup } from "../../lib/groups.ts";
 import { useFollowed, useLoaded } from "../../lib/hooks.ts";
 import { address, go, hrefOf } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
 import { attempt } from "../../lib/toasts.ts";
 import { Button, Empty, Facts, Failure, Page, Section, Text, Unread, When } from "../../ui/basics.tsx";
 import { ConfirmOpener, Opener } from "../../ui/dialog.tsx";
-import { LagSection } from "../../ui/lag-chart.tsx";
 import { Status } from "../../ui/status.tsx";
 import { Table } from "../../ui/table.tsx";
-import { GroupDialog, readMs } from "./groups.tsx";
+import { LagSection } from "../../ui/time-chart.tsx";
+import { GroupDialog, type GroupView, getGroup, readMs, type WholeGroup } from "./groups.tsx";
 
 export function GroupPage() {
   const [namespace = "", name = ""] = address.value.rest;

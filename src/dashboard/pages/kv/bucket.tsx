@@ -10,9 +10,9 @@ import {
   type ToldValue,
   watchPath,
 } from "../../lib/kv.ts";
+import { useWatch } from "../../lib/live.ts";
 import { address, go, hrefOf } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
-import { useWatch } from "../../lib/watch.ts";
 import { Button, Empty, Facts, Failure, Page, SearchFilter, Section, Text } from "../../ui/basics.tsx";
 import { ConfirmOpener, Opener } from "../../ui/dialog.tsx";
 import { useOne } from "../../ui/resource.tsx";

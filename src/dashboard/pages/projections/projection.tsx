@@ -19,10 +19,10 @@ import { attempt } from "../../lib/toasts.ts";
 import { Button, Empty, Facts, Failure, Page, Section, Text, When } from "../../ui/basics.tsx";
 import { type ChangeEnds, FormDialog } from "../../ui/dialog.tsx";
 import { JsonView } from "../../ui/json-view.tsx";
-import { LagSection } from "../../ui/lag-chart.tsx";
 import { useOne } from "../../ui/resource.tsx";
 import { Status } from "../../ui/status.tsx";
 import { ReadTable } from "../../ui/table.tsx";
+import { LagSection } from "../../ui/time-chart.tsx";
 
 const readMs = 5_000;
 

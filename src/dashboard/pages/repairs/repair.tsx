@@ -1,16 +1,6 @@
 import { useState } from "preact/hooks";
 import { counted, dateTime, duration, instantOf } from "../../lib/format.ts";
 import { useFollowed, useLoaded } from "../../lib/hooks.ts";
-import {
-  getRepair,
-  isEnded,
-  listItems,
-  outcomes,
-  type RepairData,
-  type RepairItemData,
-  steerRepair,
-  totalOf,
-} from "../../lib/repairs.ts";
 import { address, hrefOf } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
 import { attempt } from "../../lib/toasts.ts";
@@ -18,7 +8,20 @@ import { Button, Empty, Facts, Failure, Id, Page, Section, Tabs, Text, When } fr
 import { JsonView } from "../../ui/json-view.tsx";
 import { useOne } from "../../ui/resource.tsx";
 import { lookOf, Status } from "../../ui/status.tsx";
-import { actionWords, Progress, restingMs, workingMs } from "./repairs.tsx";
+import {
+  actionWords,
+  getRepair,
+  isEnded,
+  listItems,
+  outcomes,
+  Progress,
+  type RepairData,
+  type RepairItemData,
+  restingMs,
+  steerRepair,
+  totalOf,
+  workingMs,
+} from "./repairs.tsx";
 
 export function RepairPage() {
   const { value: repair, reload, unread } = useOne({ one: "repair", all: "repairs" }, getRepair);

@@ -1,18 +1,57 @@
 import { useState } from "preact/hooks";
 import type { PreviewedStep } from "../../../gen/svc/v1/svc_pb.ts";
-import { rest, rpc } from "../../lib/api.ts";
-import { bytes, plain } from "../../lib/format.ts";
+import { CallError, rest, rpc } from "../../lib/api.ts";
+import { bytes, plain, shownBytesMax } from "../../lib/format.ts";
 import { useLoaded } from "../../lib/hooks.ts";
 import type { InJson } from "../../lib/messages.ts";
 import { go, hrefOf } from "../../lib/router.ts";
-import { getRun, getSteps, isOver, type RunView, type StepView } from "../../lib/runs.ts";
+import {
+  getOutputsAt,
+  getRun,
+  getSteps,
+  getTimeline,
+  isOver,
+  type Moment,
+  type RunInFull,
+  type RunView,
+  type StepView,
+} from "../../lib/runs.ts";
 import { may } from "../../lib/session.ts";
 import { attempt, copy } from "../../lib/toasts.ts";
 import { Button } from "../../ui/basics.tsx";
 import { type ChangeEnds, Field, FormDialog, Select, useFields } from "../../ui/dialog.tsx";
 import type { CausalityData } from "./causes.tsx";
 import { sdkTestOf } from "./sdk-test.ts";
-import type { Whole } from "./whole.ts";
+
+/** A run with all that its page shows. */
+export interface Whole extends RunInFull {
+  steps: StepView[];
+  moments: Moment[];
+}
+
+export async function readWhole(id: string, signal: AbortSignal): Promise<Whole> {
+  const [run, steps, moments] = await Promise.all([
+    getRun(id, signal, shownBytesMax),
+    getSteps(id, signal, { maxValueBytes: shownBytesMax }),
+    // A function without recording has no timeline; the run is shown without it.
+    getTimeline(id, signal).catch((error) => {
+      if (signal.aborted || !(error instanceof CallError)) throw error;
+      return [];
+    }),
+  ]);
+  return { ...run, steps, moments };
+}
+
+/** The step with its values in full, as it is now or was then. */
+export async function wholeStep(
+  { runId, step, at }: { runId: string; step: StepView; at: number | undefined },
+  signal?: AbortSignal,
+): Promise<StepView> {
+  const { stepId } = step;
+  if (at !== undefined) return { ...step, ...(await getOutputsAt({ runId, stepId, at }, signal)) };
+  const [found] = await getSteps(runId, signal, { stepId });
+  return found ?? step;
+}
 
 function CancelDialog({ run, ...ends }: ChangeEnds & { run: RunView }) {
   const [{ reason }, field] = useFields({ reason: "" });

@@ -15,18 +15,15 @@ import {
   type StepView,
 } from "../../lib/runs.ts";
 import { Empty, Facts, Failure, Id, Missing, PageHead, Section, Tabs, Text, When } from "../../ui/basics.tsx";
-import { Payload } from "../../ui/payload.tsx";
+import { Payload } from "../../ui/json-view.tsx";
 import { Status } from "../../ui/status.tsx";
 import { Attempts } from "./attempts.tsx";
 import { Causes } from "./causes.tsx";
 import { Audit, History } from "./history.tsx";
-import { ReadBeside } from "./read-beside.tsx";
-import { RunActions } from "./run-actions.tsx";
-import { Signals } from "./signals.tsx";
+import { RunActions, readWhole, type Whole, wholeStep } from "./run-actions.tsx";
+import { ReadBeside, Signals } from "./signals.tsx";
 import { ErrorBlock, StepPanel } from "./step-panel.tsx";
-import { TimeSlider } from "./time-slider.tsx";
-import { Waterfall } from "./waterfall.tsx";
-import { readWhole, type Whole, wholeStep } from "./whole.ts";
+import { TimeSlider, Waterfall } from "./waterfall.tsx";
 
 /** The ends of what the handler writes to its outputs. */
 const Outputs = ({ run }: { run: RunView }) => (

@@ -1,7 +1,6 @@
 import { useState } from "preact/hooks";
 import { parsedJson, rest, rpc } from "../../lib/api.ts";
-import type { CutView } from "../../lib/cuts.ts";
-import { bytes, cut as cutText, dateTime, lasted, plain } from "../../lib/format.ts";
+import { bytes, type CutView, cut as cutText, dateTime, lasted, plain } from "../../lib/format.ts";
 import { useLoaded } from "../../lib/hooks.ts";
 import { hrefOf, queryOf, setQuery } from "../../lib/router.ts";
 import type { ErrorView, RunView, StepView } from "../../lib/runs.ts";
@@ -10,7 +9,7 @@ import { attempt, copy } from "../../lib/toasts.ts";
 import { Button, Facts, Text } from "../../ui/basics.tsx";
 import { type ChangeEnds, Check, Field, FormDialog, useFields } from "../../ui/dialog.tsx";
 import { JsonDiff } from "../../ui/diff.tsx";
-import { Payload } from "../../ui/payload.tsx";
+import { Payload } from "../../ui/json-view.tsx";
 import { RunStatus, Status } from "../../ui/status.tsx";
 import { Tries } from "./attempts.tsx";
 import type { CausalityData } from "./causes.tsx";

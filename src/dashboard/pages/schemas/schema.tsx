@@ -20,8 +20,7 @@ import { Choice, Field, FormDialog, Opener, useFields } from "../../ui/dialog.ts
 import { JsonDiff } from "../../ui/diff.tsx";
 import { JsonView } from "../../ui/json-view.tsx";
 import { useOne } from "../../ui/resource.tsx";
-import { RegisterDialog } from "./register.tsx";
-import { modeWords } from "./schemas.tsx";
+import { modeWords, RegisterDialog } from "./schemas.tsx";
 
 /** Versions whose texts are read, the newest ones. */
 const versionsShown = 20;

@@ -1,12 +1,58 @@
+import { parsedJson } from "../../lib/api.ts";
 import { useFollowed, useLive, useLoaded, usePages } from "../../lib/hooks.ts";
-import { hrefOf } from "../../lib/router.ts";
-import { checkTraffic, listSchemas, refusedOf, type SchemaHeadView, setMode } from "../../lib/schemas.ts";
+import { go, hrefOf } from "../../lib/router.ts";
+import {
+  checkTraffic,
+  listSchemas,
+  refusedOf,
+  registerSchema,
+  type SchemaHeadView,
+  setMode,
+} from "../../lib/schemas.ts";
 import { may } from "../../lib/session.ts";
 import { Button, Failure, Text, When } from "../../ui/basics.tsx";
-import { Choice, type DialogEnds, FormDialog, Opener, useFields } from "../../ui/dialog.tsx";
+import { Choice, type DialogEnds, Field, FormDialog, Opener, useFields } from "../../ui/dialog.tsx";
 import { ResourceList } from "../../ui/resource.tsx";
 import { Bad } from "../../ui/table.tsx";
-import { RegisterDialog } from "./register.tsx";
+
+const firstSchema = `{
+  "type": "object",
+  "required": ["order"],
+  "properties": {
+    "order": { "type": "integer" }
+  }
+}`;
+
+/** A schema of a new event, or the next version of one that has schemas. */
+export function RegisterDialog(
+  props: DialogEnds & { next?: { event: string; version: number; schemaText: string } },
+) {
+  const { next, onClose } = props;
+  const [{ event, version, text, description }, field] = useFields({
+    ...{ event: next?.event ?? "", version: `${next?.version ?? 1}` },
+    ...{ text: next?.schemaText ?? firstSchema, description: "" },
+  });
+  const submit = async () => {
+    parsedJson(text, "schema");
+    await registerSchema({ event_name: event, version: Number(version), schema_json: text, description });
+    if (!next) go(hrefOf(["schemas", event]));
+    return "Schema registered";
+  };
+  return (
+    <FormDialog title="Register a schema" submit="Register" onSubmit={submit} onClose={onClose}>
+      {!next && <Field label="Event" isRequired {...field("event")} hint="Such as order.placed" />}
+      <Field label="Version" type="number" isRequired {...field("version")} />
+      <Field
+        label="JSON Schema"
+        isCode
+        rows={14}
+        {...field("text")}
+        hint="x-upcast says how data of the version before becomes this one's."
+      />
+      <Field label="What it is for" {...field("description")} />
+    </FormDialog>
+  );
+}
 
 export const modeWords = {
   enforce: "Events that break their schema are refused",

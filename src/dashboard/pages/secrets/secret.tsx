@@ -1,6 +1,12 @@
 import { count, plain } from "../../lib/format.ts";
 import { useFollowed, useLoaded } from "../../lib/hooks.ts";
 import { go, hrefOf } from "../../lib/router.ts";
+import { may } from "../../lib/session.ts";
+import { Empty, Facts, Failure, Page, Section, Text, When } from "../../ui/basics.tsx";
+import { type ChangeEnds, ConfirmOpener, Field, FormDialog, Opener, useFields } from "../../ui/dialog.tsx";
+import { useOne } from "../../ui/resource.tsx";
+import { Status } from "../../ui/status.tsx";
+import { ReadTable } from "../../ui/table.tsx";
 import {
   deleteSecret,
   getSecret,
@@ -9,14 +15,8 @@ import {
   patchSecret,
   putSecret,
   type SecretData,
-} from "../../lib/secrets.ts";
-import { may } from "../../lib/session.ts";
-import { Empty, Facts, Failure, Page, Section, Text, When } from "../../ui/basics.tsx";
-import { type ChangeEnds, ConfirmOpener, Field, FormDialog, Opener, useFields } from "../../ui/dialog.tsx";
-import { useOne } from "../../ui/resource.tsx";
-import { Status } from "../../ui/status.tsx";
-import { ReadTable } from "../../ui/table.tsx";
-import { ValueField } from "./secrets.tsx";
+  ValueField,
+} from "./secrets.tsx";
 
 export function SecretPage() {
   const { value: secret, reload: onDone, unread } = useOne({ one: "secret", all: "secrets" }, getSecret);

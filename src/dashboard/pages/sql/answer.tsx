@@ -6,7 +6,7 @@ import { Button, Empty, Text } from "../../ui/basics.tsx";
 import { Dialog } from "../../ui/dialog.tsx";
 import { download } from "../../ui/download.ts";
 import { JsonTextView } from "../../ui/json-view.tsx";
-import { Scrolling } from "../../ui/scrolling.tsx";
+import { Scrolling } from "../../ui/table.tsx";
 
 /** Rows that are drawn at first, and by each wish for more. */
 const rowsShown = 200;

@@ -16,7 +16,7 @@ import { Button, Empty, Facts, Failure, Page, Section, Text, When } from "../../
 import { type DialogEnds, Field, FormDialog, Opener, useFields } from "../../ui/dialog.tsx";
 import { JsonView } from "../../ui/json-view.tsx";
 import { useOne } from "../../ui/resource.tsx";
-import { AppendDialog } from "./append.tsx";
+import { AppendDialog } from "./streams.tsx";
 
 /** Events that are read at first, and by each wish for more. */
 const readAtOnce = 200;

@@ -5,14 +5,13 @@ import type { LiveFrame } from "../../lib/live.ts";
 import { hrefOf } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
 import { useTail } from "../../lib/tail.ts";
-import { getTopic } from "../../lib/topics.ts";
 import { Button, Empty, Facts, Failure, Page, Section, Text } from "../../ui/basics.tsx";
 import { Opener } from "../../ui/dialog.tsx";
 import { JsonView } from "../../ui/json-view.tsx";
-import { LagSection } from "../../ui/lag-chart.tsx";
 import { firstReplay, ReplayChoice } from "../../ui/replay-choice.tsx";
 import { useOne } from "../../ui/resource.tsx";
-import { PublishDialog } from "./topics.tsx";
+import { LagSection } from "../../ui/time-chart.tsx";
+import { getTopic, PublishDialog } from "./topics.tsx";
 
 const readMs = 5_000;
 const keptMax = 1_000;

@@ -1,10 +1,10 @@
 import { useState } from "preact/hooks";
-import { changeEndpoint, deleteEndpoint, type EndpointView, getEndpoint } from "../../lib/endpoints.ts";
 import { count, counted, dateTime, plain } from "../../lib/format.ts";
 import { useFollowed } from "../../lib/hooks.ts";
 import { go, hrefOf } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
 import { attempt } from "../../lib/toasts.ts";
+import { changeEndpoint, deleteEndpoint, type EndpointView, getEndpoint } from "../../lib/webhooks.ts";
 import { Button, Facts, Failure, Id, Page, Section, Text, When } from "../../ui/basics.tsx";
 import { ConfirmOpener, Field, FormDialog, Opener, useFields } from "../../ui/dialog.tsx";
 import { useOne } from "../../ui/resource.tsx";

@@ -1,9 +1,9 @@
 import { useState } from "preact/hooks";
-import { changeEndpoint, type EndpointView, listEndpoints } from "../../lib/endpoints.ts";
 import { count } from "../../lib/format.ts";
 import { useFollowed, usePages } from "../../lib/hooks.ts";
 import { go, hrefOf } from "../../lib/router.ts";
 import { may } from "../../lib/session.ts";
+import { changeEndpoint, type EndpointView, listEndpoints } from "../../lib/webhooks.ts";
 import { Text, When } from "../../ui/basics.tsx";
 import { type DialogEnds, Field, FormDialog, Opener, useFields } from "../../ui/dialog.tsx";
 import { ResourceList } from "../../ui/resource.tsx";

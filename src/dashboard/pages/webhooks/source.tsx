@@ -8,9 +8,8 @@ import { changeSource, getSource, type SourceView } from "../../lib/webhooks.ts"
 import { Button, Facts, Failure, Id, Page, Section, Tabs, Text, When } from "../../ui/basics.tsx";
 import { ConfirmOpener, FormDialog, Opener } from "../../ui/dialog.tsx";
 import { useOne } from "../../ui/resource.tsx";
-import { Deliveries } from "./deliveries.tsx";
-import { Address, ConfigDialog, configFields, RotateSecret } from "./source-forms.tsx";
-import { Trial } from "./trial.tsx";
+import { Deliveries, Trial } from "./deliveries.tsx";
+import { Address, ConfigDialog, configFields, RotateSecret } from "./sources.tsx";
 
 export function SourcePage() {
   const {

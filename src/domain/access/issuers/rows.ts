@@ -2,7 +2,7 @@ import { inCamelCase } from "../../../kit/cases.ts";
 import type { Instant } from "../../../kit/clock.ts";
 import { sql } from "../../../kit/sql.ts";
 import type { Session, Store, StoreReader } from "../../../store/store.ts";
-import type { RowOf } from "../../../store/tables/row.ts";
+import type { RowOf } from "../../../store/tables/index.ts";
 
 export type IssuerRow = ReturnType<typeof toIssuer>;
 

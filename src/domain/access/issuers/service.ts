@@ -1,5 +1,5 @@
+import { stated } from "../../../kit/cases.ts";
 import { Fault, invalid, missing } from "../../../kit/fault.ts";
-import { stated } from "../../../kit/stated.ts";
 import type { Basics, Session } from "../../../store/store.ts";
 import type { Keyring } from "../keyring/service.ts";
 import { adminRoleId } from "../platform/rules.ts";

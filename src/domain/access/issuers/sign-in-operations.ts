@@ -7,15 +7,21 @@ import type { Ids } from "../../../kit/ids.ts";
 import { type Call, type Operation, type RestRequest, unary } from "../../../kit/operation.ts";
 import type { Sessions } from "../sessions/service.ts";
 import { defaultOrgId } from "../tenancy/rules.ts";
-import type { Ends } from "./ends.ts";
 import type { Exchange } from "./exchange.ts";
-import { flowCookieOf, proofsOf, readFlow, type SignInFlow } from "./flow.ts";
+import {
+  callbackPath,
+  flowCookieOf,
+  oidcPath,
+  originOf,
+  proofsOf,
+  readFlow,
+  refusalPage,
+  type SignInFlow,
+} from "./flow.ts";
 import { deviceCodeCharsMax } from "./limits.ts";
-import { callbackPath, oidcPath, originOf } from "./paths.ts";
-import { refusalPage } from "./refusals.ts";
 import { errorWord, readReturnTo } from "./rules.ts";
 import type { Issuers } from "./service.ts";
-import type { IssuerSignIn } from "./sign-in.ts";
+import type { Ends, IssuerSignIn } from "./sign-in.ts";
 
 const text = Type.String({ maxLength: 2_000 });
 const long = Type.String({ maxLength: 16_000 });

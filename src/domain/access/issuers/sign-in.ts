@@ -1,18 +1,109 @@
+import { hash } from "node:crypto";
 import { platformOrgId } from "../../../gate/gate.ts";
 import type { Caller } from "../../../kit/caller.ts";
+import type { Instant } from "../../../kit/clock.ts";
 import { Fault, missing } from "../../../kit/fault.ts";
 import type { Basics, Session } from "../../../store/store.ts";
+import { platformScope, type RoleScope, type ScopedRoutes, tenantScope } from "../roles/rules.ts";
 import type { Roles } from "../roles/service.ts";
 import type { LoginOrigin, SessionRegister } from "../sessions/register.ts";
+import type { Sessions } from "../sessions/service.ts";
+import type { Throttle } from "../sessions/throttle.ts";
 import type { Tokens } from "../sessions/tokens.ts";
 import type { Tenancy } from "../tenancy/service.ts";
-import type { SignedInUsers } from "../users/signed-in.ts";
-import type { Ends } from "./ends.ts";
-import type { Proven } from "./exchange.ts";
+import type { SignedInUsers } from "../users/service.ts";
+import type { Exchange, Proven } from "./exchange.ts";
+import { flowMs } from "./limits.ts";
 import type { Issuer } from "./rows.ts";
 import * as rows from "./rows.ts";
 import { rolesFor } from "./rules.ts";
-import { scopeOfIssuer } from "./scopes.ts";
+
+export type Ends = ReturnType<typeof openEnds>;
+
+export interface EndsDeps extends Basics<"clock" | "log"> {
+  exchange: Pick<Exchange, "loggedOut">;
+  throttle: Pick<Throttle, "once" | "onceIn" | "latestIn">;
+  sessions: Pick<Sessions, "endOfIssuer">;
+  /** Called after sessions of the org ended. */
+  onEnded: (orgId: string) => void;
+}
+
+/** What happens once, and what ends early. */
+export function openEnds({ clock, log, exchange, throttle, sessions, onEnded }: EndsDeps) {
+  const hashOf = (name: string) => hash("sha256", `oidc ${name}`, "hex");
+  const noted = (session: Session, issuerId: string, times: Record<string, Instant>) =>
+    throttle.latestIn(
+      session,
+      new Map(Object.entries(times).map(([name, at]) => [hashOf(`ended ${issuerId} ${name}`), at])),
+      flowMs,
+    );
+  return {
+    /**
+     * In the transaction that begins a session: throws where a logout of the provider came while the sign-in
+     * was under way. One that comes now waits for the commit, and ends the session.
+     */
+    async requireGoesOn(session: Session, { issuer, person, sid, askedAt }: Proven): Promise<void> {
+      const { subject } = person;
+      const own = sid === undefined ? `nameless ${subject}` : `session ${sid}`;
+      if ((await noted(session, issuer.id, { [`person ${subject}`]: 0, [own]: 0 })) >= askedAt)
+        throw new Fault("unauthenticated", "the provider ended its session meanwhile: sign in again");
+    },
+
+    /** Whether nothing came by this name within ten minutes, on any node. */
+    once: (name: string) => throttle.once(hashOf(name), flowMs),
+
+    /**
+     * Ends the sessions that a logout token names; `invalid_argument` for any other token. A token that could
+     * not be followed may come again.
+     */
+    async byProvider(issuerId: string, token: string): Promise<void> {
+      const { issuer, tokenId, sid, subject } = await exchange.loggedOut(issuerId, token).catch((error) => {
+        if (!(error instanceof Fault) || error.kind !== "unauthenticated") throw error;
+        throw new Fault("invalid_argument", error.message, { field: "logout_token" });
+      });
+      const { orgId, issuer: url } = issuer;
+      const ended = await sessions.endOfIssuer(issuerId, async (session) => {
+        if (!(await throttle.onceIn(session, hashOf(`logout ${issuerId} ${tokenId}`), flowMs)))
+          return undefined;
+        // A session of the provider never comes back; a person does.
+        await noted(session, issuerId, {
+          ...(sid !== undefined && { [`session ${sid}`]: Number.MAX_SAFE_INTEGER }),
+          ...(subject !== undefined && {
+            [`${sid === undefined ? "person" : "nameless"} ${subject}`]: clock.now(),
+          }),
+        });
+        return {
+          sid,
+          subjectId: subject && (await rows.userOf(session, { orgId, issuer: url, subject })),
+        };
+      });
+      if (ended === undefined)
+        throw new Fault("invalid_argument", "logout_token: was used before", { field: "logout_token" });
+      if (ended > 0) onEnded(orgId);
+      log.info("issuer.logged_out", { issuer: issuerId, ended });
+    },
+  };
+}
+
+/** Whose roles an issuer gives. */
+const scopeOfIssuer = ({ orgId }: { orgId: string }): RoleScope =>
+  orgId === platformOrgId ? platformScope() : { orgId, kind: "tenant" };
+
+export const tenantIssuers: ScopedRoutes = {
+  name: "issuers",
+  path: "/api/v1/issuers",
+  read: "users:read",
+  manage: "users:manage",
+  scopeOf: tenantScope,
+};
+
+export const platformIssuers: ScopedRoutes = {
+  name: "platform.issuers",
+  path: "/api/v1/platform/issuers",
+  read: "platform:users:read",
+  manage: "platform:users:manage",
+  scopeOf: ({ caller }) => platformScope(caller),
+};
 
 export interface SignedIn {
   token: string;

@@ -1,7 +1,7 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { sql } from "../../../kit/sql.ts";
 import type { Session, Store } from "../../../store/store.ts";
-import type { RowOf } from "../../../store/tables/row.ts";
+import type { RowOf } from "../../../store/tables/index.ts";
 import { lastingKinds } from "./rules.ts";
 
 export interface RingRow extends RowOf<"keyring", "version, sealed, fingerprint, created_at, retired_at"> {

@@ -1,18 +1,94 @@
+import {
+  closeSync,
+  constants,
+  fsyncSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeSync,
+} from "node:fs";
+import { basename, dirname, join } from "node:path";
 import { roleIdOf } from "../../../gate/actions.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
 import type { Basics } from "../../../store/store.ts";
 import { defaultEnvironmentId, defaultOrgId } from "../tenancy/rules.ts";
 import type { NewUser, Users } from "../users/service.ts";
-import {
-  type BootstrapFile,
-  findPending,
-  holdsKey,
-  putInPlace,
-  removePending,
-  writePending,
-} from "./bootstrap-file.ts";
 import type { NewKey } from "./rows.ts";
+import { keyHash } from "./rules.ts";
 import type { Keys } from "./service.ts";
+
+/** The content of the key file; operators' scripts read it. */
+interface BootstrapFile {
+  key: string;
+  key_id: string;
+  org_id: string;
+  role: string;
+  dashboard_password?: string;
+  timestamp: string;
+}
+
+/**
+ * The file before its key is valid. Its name has the start of the key's hash, so that a later boot can match
+ * the two.
+ */
+const pendingName = (path: string, hash: string) => `${basename(path)}.${hash.slice(0, 16)}.`;
+
+function syncFolder(path: string): void {
+  const folder = openSync(dirname(path), constants.O_RDONLY);
+  try {
+    fsyncSync(folder);
+  } finally {
+    closeSync(folder);
+  }
+}
+
+/** Writes the content beside `path`, readable by the owner alone and durable; answers where. */
+export function writePending(path: string, hash: string, ending: string, content: BootstrapFile): string {
+  const pending = join(dirname(path), `${pendingName(path, hash)}${ending}`);
+  const file = openSync(pending, constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL, 0o400);
+  try {
+    writeSync(file, `${JSON.stringify(content, null, 2)}\n`);
+    fsyncSync(file);
+  } catch (error) {
+    rmSync(pending, { force: true });
+    throw error;
+  } finally {
+    closeSync(file);
+  }
+  return pending;
+}
+
+/** Gives the file its name, in place of any file that had it. */
+function putInPlace(pending: string, path: string): void {
+  renameSync(pending, path);
+  syncFolder(path);
+}
+
+function removePending(pending: string): void {
+  rmSync(pending, { force: true });
+}
+
+/** The file that a boot left behind when it died between making its key valid and naming the file. */
+function findPending(path: string, hash: string): string | undefined {
+  try {
+    const found = readdirSync(dirname(path)).find((name) => name.startsWith(pendingName(path, hash)));
+    return found && join(dirname(path), found);
+  } catch {
+    return undefined;
+  }
+}
+
+/** Whether the file at `path` carries the key of this hash. */
+function holdsKey(path: string, hash: string): boolean {
+  try {
+    const content = JSON.parse(readFileSync(path, "utf8")) as Partial<BootstrapFile>;
+    return typeof content.key === "string" && keyHash(content.key) === hash;
+  } catch {
+    return false;
+  }
+}
 
 export const bootstrapKeyId = "ak_admin_bootstrap";
 export const dashboardEmail = "admin@svc.local";

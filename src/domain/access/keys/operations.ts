@@ -1,10 +1,10 @@
 import { Type } from "@sinclair/typebox";
 import { actsForPlatform } from "../../../kit/caller.ts";
+import { stated } from "../../../kit/cases.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
 import { described, maybe } from "../../../kit/described.ts";
 import type { Call, Operation } from "../../../kit/operation.ts";
 import { listedById, unary } from "../../../kit/operation.ts";
-import { stated } from "../../../kit/stated.ts";
 import type { RoleScope } from "../roles/service.ts";
 import type { KeyManagement, ListedKey } from "./manage.ts";
 

@@ -1,10 +1,9 @@
 import type { Instant } from "../../../kit/clock.ts";
-import { countOf } from "../../../kit/count-of.ts";
+import { readAs } from "../../../kit/columns.ts";
 import { updateLastUsed as lastUsed, type UsedSlice } from "../../../kit/last-used.ts";
-import { readAs } from "../../../kit/read-as.ts";
-import { sql } from "../../../kit/sql.ts";
+import { countOf, sql } from "../../../kit/sql.ts";
 import type { Session, Store, StoreReader } from "../../../store/store.ts";
-import type { RowOf } from "../../../store/tables/row.ts";
+import type { RowOf } from "../../../store/tables/index.ts";
 
 export interface NewKey {
   id: string;

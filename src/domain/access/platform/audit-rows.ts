@@ -10,7 +10,7 @@ import { columnsOf } from "../../../kit/columns.ts";
 import type { Cursor } from "../../../kit/page.ts";
 import { column, sql } from "../../../kit/sql.ts";
 import type { Session, Store } from "../../../store/store.ts";
-import type { RowOf } from "../../../store/tables/row.ts";
+import type { RowOf } from "../../../store/tables/index.ts";
 
 /** One line of the platform's audit; ids are empty where there is none. */
 export interface PlatformEvent {

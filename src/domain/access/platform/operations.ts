@@ -1,13 +1,11 @@
 import { Type } from "@sinclair/typebox";
+import { recordJson, stated } from "../../../kit/cases.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
 import { described, maybe, shape } from "../../../kit/described.ts";
 import { listedById, type Operation, unary } from "../../../kit/operation.ts";
-import { recordJson } from "../../../kit/record-json.ts";
-import { stated } from "../../../kit/stated.ts";
 import type { PlatformAudit, PlatformEvent } from "./audit.ts";
-import type { PlatformOrg, PlatformOrgs } from "./orgs.ts";
 import { platformEventTypes, readBound } from "./rules.ts";
-import type { PlatformUser, PlatformUsers } from "./service.ts";
+import type { PlatformOrg, PlatformOrgs, PlatformUser, PlatformUsers } from "./service.ts";
 
 const text = Type.String({ maxLength: 2_000 });
 const given = Type.String({ minLength: 1, maxLength: 2_000 });

@@ -1,6 +1,6 @@
+import { stated } from "../../../kit/cases.ts";
 import { type Instant, parseRfc3339 } from "../../../kit/clock.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
-import { stated } from "../../../kit/stated.ts";
 import type { PlatformUser } from "./rows.ts";
 
 /** The types of platform audit rows; callers may filter by them, so the list is closed. */

@@ -1,16 +1,20 @@
+import { platformOrgId } from "../../../gate/gate.ts";
 import type { Caller } from "../../../kit/caller.ts";
+import { inCamelCase, stated } from "../../../kit/cases.ts";
 import { Fault, invalid, missing } from "../../../kit/fault.ts";
 import { hashPassword } from "../../../kit/password.ts";
-import { stated } from "../../../kit/stated.ts";
-import { type Basics, type Session, StoreError, type StoreReader } from "../../../store/store.ts";
+import { sql } from "../../../kit/sql.ts";
+import { type Basics, type Session, type Store, StoreError, type StoreReader } from "../../../store/store.ts";
+import type { RowOf } from "../../../store/tables/index.ts";
 import type { RoleScope, Roles } from "../roles/service.ts";
 import { defaultOrgId } from "../tenancy/rules.ts";
-import { readEmail, readUserName, requirePassword } from "../users/rules.ts";
-import type { LoggedIn } from "../users/service.ts";
+import { emailOfAnother, noPassword, readEmail, readUserName, requirePassword } from "../users/rules.ts";
+import type { LoggedIn, SignedInUsers } from "../users/service.ts";
 import type { PlatformAudit } from "./audit.ts";
 import type { PlatformUser } from "./rows.ts";
 import * as rows from "./rows.ts";
 import * as rules from "./rules.ts";
+import { platformUsersMax, requireAdminLeft, requireBreakGlassLeft } from "./rules.ts";
 
 export type { PlatformUser } from "./rows.ts";
 
@@ -226,4 +230,94 @@ async function readChange({
   if (password === undefined) return read;
   requirePassword("password", password);
   return { ...read, passwordHash: await hashPassword(password) };
+}
+
+/** Users of the platform, as sign-ins by its issuer make and change them; each change is audited. */
+export function openSignedInPlatformUsers({
+  clock,
+  audit,
+}: Basics<"clock"> & { audit: Pick<PlatformAudit, "record"> }): SignedInUsers {
+  return {
+    async enter(session, _orgId, id) {
+      const user = await rows.userById(session, id);
+      if (!user) return undefined;
+      if (!user.isActive) throw new Fault("permission_denied", "the platform user is inactive");
+      const { passwordHash, email, tokensAfter } = user;
+      await rows.noteLogin(session, { id, passwordHash, at: clock.now() });
+      return { email, tokensAfter };
+    },
+
+    async make(session, _orgId, { id, email, name }) {
+      if ((await rows.allUsers(session)).length >= platformUsersMax)
+        throw new Fault("resource_exhausted", `at most ${platformUsersMax} platform users`);
+      const at = clock.now();
+      const user: PlatformUser = {
+        ...{ id, email: readEmail(email), passwordHash: noPassword, roles: [] },
+        name: readUserName(name) || readEmail(email),
+        ...{ isActive: true, breakGlass: false, tokensAfter: 0 },
+        ...{ createdAt: at, updatedAt: at, lastLoginAt: null },
+      };
+      if (!(await rows.insertUser(session, user))) throw emailOfAnother();
+      const payload = { user_id: id, email: user.email, name: user.name, by_issuer: true };
+      await audit.record(session, { type: "platform.user.created", by: { kind: "platform", id }, payload });
+    },
+
+    async setRoles(session, orgId, id, roleIds) {
+      const all = await rows.allUsers(session);
+      const before = all.find((user) => user.id === id);
+      if (!before || [...before.roles].sort().join() === [...roleIds].sort().join()) return;
+      const after = { ...before, roles: [...roleIds] };
+      requireAdminLeft(all, before, after);
+      if (await rows.holdUsers(session, orgId)) requireBreakGlassLeft(all, before, after);
+      await rows.setRoles(session, id, roleIds);
+      const payload = { user_id: id, role_ids: roleIds, by_issuer: true };
+      await audit.record(session, { type: "platform.user.updated", by: { kind: "platform", id }, payload });
+    },
+  };
+}
+
+export type PlatformOrg = ReturnType<typeof toOrg>;
+
+/** Orgs as the platform sees them, without its own. */
+export type PlatformOrgs = ReturnType<typeof openPlatformOrgs>;
+
+/** Creating and deleting an org with everything in it. */
+export interface OrgWrites {
+  create(name: string): Promise<PlatformOrg>;
+  remove(id: string): Promise<void>;
+}
+
+type PlatformOrgRow = RowOf<"orgs", "id, name, created_at, updated_at">;
+
+const fields = sql.raw("id, name, created_at, updated_at");
+
+const toOrg = (row: PlatformOrgRow) => inCamelCase(row);
+
+export function openPlatformOrgs({ store, writes }: { store: Store; writes: OrgWrites }) {
+  return {
+    /** The org's row only: no project, no environment. */
+    create: writes.create,
+
+    async get(id: string): Promise<PlatformOrg> {
+      const row =
+        id === platformOrgId
+          ? undefined
+          : await store.one<PlatformOrgRow>(sql`SELECT ${fields} FROM orgs WHERE id = ${id}`);
+      if (!row) throw missing("org", id);
+      return toOrg(row);
+    },
+
+    /** Oldest first. */
+    async list(): Promise<PlatformOrg[]> {
+      const rows = await store.all<PlatformOrgRow>(
+        sql`SELECT ${fields} FROM orgs WHERE id <> ${platformOrgId} ORDER BY created_at, id`,
+      );
+      return rows.map(toOrg);
+    },
+
+    async delete(id: string) {
+      if (id === platformOrgId) throw invalid("id", `${id} cannot be deleted`);
+      await writes.remove(id);
+    },
+  };
 }

@@ -1,13 +1,11 @@
 import { type Static, Type } from "@sinclair/typebox";
+import { recordJson, stated } from "../../../kit/cases.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
 import { described } from "../../../kit/described.ts";
 import { invalid } from "../../../kit/fault.ts";
 import { type Call, listedById, type Operation, unary } from "../../../kit/operation.ts";
 import { timeBound } from "../../../kit/page.ts";
-import { recordJson } from "../../../kit/record-json.ts";
-import { stated } from "../../../kit/stated.ts";
-import type { ScopedRoutes } from "../roles/role.ts";
-import { namedScope, platformScope, tenantScope } from "../roles/rules.ts";
+import { namedScope, platformScope, type ScopedRoutes, tenantScope } from "../roles/rules.ts";
 import type { Roles } from "../roles/service.ts";
 import { dryRunDecisionsMax, policyTextCharsMax } from "./limits.ts";
 import type { DryRun, DryRunAnswer, Policies, Policy, PolicyVersion } from "./service.ts";

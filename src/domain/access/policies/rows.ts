@@ -1,9 +1,9 @@
 import type { SnapshotRows } from "../../../gate/snapshot.ts";
 import { type InCamelCase, inCamelCase } from "../../../kit/cases.ts";
-import { readAs } from "../../../kit/read-as.ts";
+import { readAs } from "../../../kit/columns.ts";
 import { sql } from "../../../kit/sql.ts";
 import type { Session, StoreReader } from "../../../store/store.ts";
-import type { RowOf } from "../../../store/tables/row.ts";
+import type { RowOf } from "../../../store/tables/index.ts";
 
 const names = `id, org_id, name, actions, resources, condition, version, template_id, template_version, created_at,
   updated_at`;

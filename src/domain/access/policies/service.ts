@@ -1,6 +1,11 @@
+import type { Snapshots } from "../../../gate/gate.ts";
 import { policyWarnings } from "../../../gate/policy.ts";
+import { type AccessSnapshot, type Compiled, compilePolicies, snapshotOf } from "../../../gate/snapshot.ts";
+import { breather } from "../../../kit/breather.ts";
+import type { Clock } from "../../../kit/clock.ts";
 import { missing } from "../../../kit/fault.ts";
-import type { Basics } from "../../../store/store.ts";
+import { ttlCache } from "../../../kit/ttl-cache.ts";
+import type { Basics, Store } from "../../../store/store.ts";
 import type { RoleScope, Roles } from "../roles/service.ts";
 import { openPolicyChanges } from "./changes.ts";
 import {
@@ -12,6 +17,7 @@ import {
   tryPolicy,
 } from "./dry-run.ts";
 import { installTemplate } from "./install.ts";
+import { accessKeptMs, accessOrgsMax } from "./limits.ts";
 import * as rows from "./rows.ts";
 import * as rules from "./rules.ts";
 
@@ -138,5 +144,47 @@ export function openPolicies(deps: PoliciesDeps) {
     /** Creates the policies of the template, or raises them to its version. */
     install: (scope: RoleScope, templateId: string, authorId: string) =>
       installTemplate({ clock, changes, roles }, scope, templateId, authorId),
+  };
+}
+
+export interface OrgSnapshots extends Snapshots {
+  /** This node changed roles or policies of the org. */
+  forget(orgId: string): void;
+}
+
+/**
+ * Snapshots of roles and policies by org, cached for half a second. After that `openSnapshots` reads the
+ * org's version, and the rest only when the version has grown. Every node obeys a change within a second,
+ * also without the bus.
+ */
+export function openSnapshots({ store, clock }: { store: Store; clock: Clock }): OrgSnapshots {
+  const last = new Map<string, { snapshot: AccessSnapshot; compiled: Compiled }>();
+  const nothingCompiled: Compiled = new Map();
+
+  const kept = ttlCache<AccessSnapshot>({
+    clock,
+    keptMs: accessKeptMs,
+    entriesMax: accessOrgsMax,
+    async read(orgId) {
+      const version = await rows.accessVersion(store, orgId);
+      const before = last.get(orgId);
+      if (before && before.snapshot.version === version) return before.snapshot;
+      const read = version === undefined ? undefined : await rows.readSnapshot(store, orgId);
+      last.delete(orgId);
+      if (!read) return undefined;
+      const known = before?.compiled ?? nothingCompiled;
+      const compiled = await compilePolicies(read.policies, known, breather(clock, orgId));
+      const snapshot = snapshotOf(read, compiled);
+      if (last.size >= accessOrgsMax) last.delete(last.keys().next().value!);
+      last.set(orgId, { snapshot, compiled });
+      return snapshot;
+    },
+  });
+  // An org that is gone grants nothing.
+  const nothing = (orgId: string) => snapshotOf({ orgId, version: 0, roles: [], policies: [], assigned: [] });
+  return {
+    known: kept.peek,
+    of: async (orgId) => (await kept.get(orgId)) ?? nothing(orgId),
+    forget: kept.forget,
   };
 }

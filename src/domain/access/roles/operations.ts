@@ -1,10 +1,8 @@
 import { Type } from "@sinclair/typebox";
+import { recordJson, stated } from "../../../kit/cases.ts";
 import { described, maybe } from "../../../kit/described.ts";
 import { listedById, type Operation, unary } from "../../../kit/operation.ts";
-import { recordJson } from "../../../kit/record-json.ts";
-import { stated } from "../../../kit/stated.ts";
-import type { ScopedRoutes } from "./role.ts";
-import { namedScope, platformScope, tenantScope } from "./rules.ts";
+import { namedScope, platformScope, type ScopedRoutes, tenantScope } from "./rules.ts";
 import type { Role, Roles } from "./service.ts";
 
 const text = Type.String();

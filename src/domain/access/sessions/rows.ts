@@ -4,7 +4,7 @@ import { updateLastUsed as lastUsed, type UsedSlice } from "../../../kit/last-us
 import type { Cursor } from "../../../kit/page.ts";
 import { column, sql } from "../../../kit/sql.ts";
 import type { Session, Store } from "../../../store/store.ts";
-import type { RowOf } from "../../../store/tables/row.ts";
+import type { RowOf } from "../../../store/tables/index.ts";
 
 /**
  * `id`: the hash of the id in the token: a reader of the table cannot make a token from it. `subjectId`: of a

@@ -1,6 +1,8 @@
+import { hash, timingSafeEqual } from "node:crypto";
 import type { Caller } from "../../../kit/caller.ts";
-import type { Clock } from "../../../kit/clock.ts";
+import type { Clock, Instant } from "../../../kit/clock.ts";
 import { Fault } from "../../../kit/fault.ts";
+import type { Ids } from "../../../kit/ids.ts";
 import { keyLeaseMs } from "../../../kit/limits.ts";
 import { hashPassword, verifyPassword } from "../../../kit/password.ts";
 import { type TtlCache, ttlCache } from "../../../kit/ttl-cache.ts";
@@ -9,9 +11,40 @@ import type { Keys } from "../keys/service.ts";
 import type { Users } from "../users/service.ts";
 import { accountOf, type KnownSession, type PlatformAccounts } from "./accounts.ts";
 import type { Issued, LoginOrigin, SessionRegister } from "./register.ts";
-import { isLoopbackAddress, type SignInLinks } from "./sign-in-links.ts";
 import type { Throttle } from "./throttle.ts";
 import type { Tokens } from "./tokens.ts";
+
+/** How long a sign-in link of the first start works. */
+export const signInLinkMs = 10 * 60_000;
+const tokenBytes = 32;
+
+/** Sign-in links of this process: each signs one user in once. */
+type SignInLinks = ReturnType<typeof openSignInLinks>;
+
+const digest = (token: string): Buffer => hash("sha256", token, "buffer");
+
+export function openSignInLinks({ clock, ids }: { clock: Pick<Clock, "now">; ids: Pick<Ids, "secret"> }) {
+  let link: { digest: Buffer; userId: string; until: Instant } | undefined;
+  return {
+    /** The token of a new link, which is kept as its hash only. */
+    issue(userId: string): string {
+      const token = ids.secret(tokenBytes);
+      link = { digest: digest(token), userId, until: clock.now() + signInLinkMs };
+      return token;
+    },
+    /** The user, once; undefined for a token that is unknown, used or too old. */
+    take(token: string): string | undefined {
+      const found = link;
+      if (!found || !timingSafeEqual(found.digest, digest(token))) return undefined;
+      link = undefined;
+      return clock.now() < found.until ? found.userId : undefined;
+    },
+  };
+}
+
+/** `127.0.0.0/8` and `::1`, as sockets name them. */
+export const isLoopbackAddress = (address: string): boolean =>
+  address === "::1" || /^(::ffff:)?127\.\d+\.\d+\.\d+$/i.test(address);
 
 export type { KnownSession, PlatformAccount, PlatformAccounts } from "./accounts.ts";
 

@@ -1,8 +1,99 @@
 import type { Clock, Instant } from "../../../kit/clock.ts";
 import { combine, type ItemOutcome } from "../../../kit/combine.ts";
 import { Fault } from "../../../kit/fault.ts";
+import { column, sql } from "../../../kit/sql.ts";
 import { isOfItem, type Session, type Store } from "../../../store/store.ts";
-import * as rows from "./attempt-rows.ts";
+
+interface Counted {
+  count: number;
+  endsAt: Instant;
+}
+
+/** Adds to what is counted, or begins anew where that has ended; answers what it has come to. */
+async function add(
+  session: Session,
+  added: ReadonlyMap<string, number>,
+  { now, endsAt }: { now: Instant; endsAt: Instant },
+): Promise<Map<string, Counted>> {
+  // In one order, so that nodes that count the same do not wait for each other in a circle.
+  const keys = [...added.keys()].sort();
+  if (keys.length === 0) return new Map();
+  const found = await session.all<{
+    key: string;
+    count: number;
+    ends_at: number;
+  }>(sql`INSERT INTO login_attempts
+      (key, count, ends_at)
+    SELECT v.key, v.count, ${sql.bigint(endsAt)}
+    FROM ${session.seams.rowsFrom("v", {
+      key: column.text(keys),
+      count: column.bigint(keys.map((key) => added.get(key)!)),
+    })} WHERE true
+    ON CONFLICT (key) DO UPDATE SET
+      count = CASE WHEN login_attempts.ends_at <= ${sql.bigint(now)} THEN excluded.count
+        ELSE login_attempts.count + excluded.count END,
+      ends_at = CASE WHEN login_attempts.ends_at <= ${sql.bigint(now)} THEN excluded.ends_at
+        ELSE login_attempts.ends_at END
+    RETURNING key, count, ends_at`);
+  return new Map(found.map((row) => [row.key, { count: row.count, endsAt: row.ends_at }]));
+}
+
+/**
+ * Notes a time under each key, unless a later one stands there; answers the latest of all. Until the session
+ * commits, other sessions that note one wait.
+ */
+async function noteLatest(
+  session: Session,
+  times: ReadonlyMap<string, Instant>,
+  endsAt: Instant,
+): Promise<Instant> {
+  const keys = [...times.keys()].sort();
+  const found = await session.all<{ count: number }>(sql`INSERT INTO login_attempts (key, count, ends_at)
+    SELECT v.key, v.at, ${sql.bigint(endsAt)} FROM ${session.seams.rowsFrom("v", {
+      key: column.text(keys),
+      at: column.bigint(keys.map((key) => times.get(key)!)),
+    })} WHERE true
+    ON CONFLICT (key) DO UPDATE SET ends_at = excluded.ends_at,
+      count = CASE WHEN excluded.count > login_attempts.count THEN excluded.count ELSE login_attempts.count END
+    RETURNING count`);
+  return Math.max(...found.map(({ count }) => count));
+}
+
+/** Those of the keys that have not ended. */
+async function unexpired(
+  reader: Pick<Store, "all">,
+  keys: readonly string[],
+  now: Instant,
+): Promise<Set<string>> {
+  const found = await reader.all<{ key: string }>(sql`SELECT key FROM login_attempts
+    WHERE key IN ${sql.list([...new Set(keys)])} AND ends_at > ${now}`);
+  return new Set(found.map(({ key }) => key));
+}
+
+export interface Cleared {
+  cleared: readonly string[];
+  /** What was counted here once too often. */
+  less: string;
+  known: string;
+  now: Instant;
+  knownUntil: Instant;
+}
+
+async function clear(session: Session, { cleared, less, known, now, knownUntil }: Cleared): Promise<void> {
+  // Held in the order in which `add` takes them.
+  await session.all(sql`SELECT key FROM login_attempts WHERE key IN ${sql.list([...cleared, less])}
+    ORDER BY key ${session.seams.holdRow}`);
+  await session.run(sql`DELETE FROM login_attempts WHERE key IN ${sql.list(cleared)}`);
+  await session.run(sql`UPDATE login_attempts SET count = count - 1
+    WHERE key = ${less} AND count > 0 AND ends_at > ${now}`);
+  await session.run(sql`INSERT INTO login_attempts (key, count, ends_at) VALUES (${known}, 1, ${knownUntil})
+    ON CONFLICT (key) DO UPDATE SET ends_at = excluded.ends_at`);
+}
+
+/** The oldest of what has ended. */
+const forget = (session: Session, now: Instant, limit: number): Promise<number> =>
+  session.run(sql`DELETE FROM login_attempts WHERE key IN
+    (SELECT key FROM login_attempts WHERE ends_at <= ${now} ORDER BY ends_at LIMIT ${limit})`);
 
 export type Throttle = ReturnType<typeof openThrottle>;
 
@@ -77,10 +168,10 @@ async function count(
   session: Session,
   keys: readonly string[],
   now: Instant,
-): Promise<(key: string) => rows.Counted> {
+): Promise<(key: string) => Counted> {
   const added = new Map<string, number>();
   for (const key of keys) added.set(key, (added.get(key) ?? 0) + 1);
-  const totals = await rows.add(session, added, { now, endsAt: now + windowMs });
+  const totals = await add(session, added, { now, endsAt: now + windowMs });
   const places = new Map([...added].map(([key, more]) => [key, totals.get(key)!.count - more]));
   return (key) => {
     const place = places.get(key)! + 1;
@@ -113,7 +204,7 @@ export function openThrottle(deps: ThrottleDeps) {
     return undefined;
   }
 
-  function over(key: string, { count: place, endsAt }: rows.Counted, most: number): Instant | undefined {
+  function over(key: string, { count: place, endsAt }: Counted, most: number): Instant | undefined {
     if (place <= most) return undefined;
     rememberRefusal(key, endsAt);
     return endsAt;
@@ -132,7 +223,7 @@ export function openThrottle(deps: ThrottleDeps) {
       const going = attempts.filter((_, at) => ends[at] === undefined);
       const wholes = going.flatMap(({ account, address }) => [account, address]);
       const ofWhole = await count(session, wholes, now);
-      const known = await rows.unexpired(
+      const known = await unexpired(
         session,
         going.map((one) => one.known),
         now,
@@ -146,7 +237,7 @@ export function openThrottle(deps: ThrottleDeps) {
 
   function wholesUntil(
     { account, address, known }: Attempt,
-    ofWhole: (key: string) => rows.Counted,
+    ofWhole: (key: string) => Counted,
     isKnown: ReadonlySet<string>,
   ): Instant | undefined {
     const ofAddress = over(address, ofWhole(address), addressAttemptsMax);
@@ -176,7 +267,7 @@ export function openThrottle(deps: ThrottleDeps) {
       if (pairUntil !== undefined) throw tooMany(pairUntil, now);
       const until = stillRefused(attempt.address, now) ?? stillRefused(attempt.account, now);
       // Only attempts that may pass create rows.
-      if (until !== undefined && (await rows.unexpired(store, [attempt.known], now)).size === 0)
+      if (until !== undefined && (await unexpired(store, [attempt.known], now)).size === 0)
         throw tooMany(until, now);
       return combiner.submit(attempt);
     },
@@ -187,7 +278,7 @@ export function openThrottle(deps: ThrottleDeps) {
       const now = clock.now();
       for (const key of [pair, whole]) refused.delete(key);
       await store.write((session) =>
-        rows.clear(session, { cleared: [pair, whole], less: address, known, now, knownUntil: now + knownMs }),
+        clear(session, { cleared: [pair, whole], less: address, known, now, knownUntil: now + knownMs }),
       );
     },
 
@@ -196,7 +287,7 @@ export function openThrottle(deps: ThrottleDeps) {
     /** The tick of loop `sessions.attempts`: deletes counts whose window has ended. */
     async forgetOnce() {
       const now = clock.now();
-      while ((await store.write((session) => rows.forget(session, now, forgetSliceMax))) === forgetSliceMax);
+      while ((await store.write((session) => forget(session, now, forgetSliceMax))) === forgetSliceMax);
     },
   };
 }
@@ -206,7 +297,7 @@ const onceOf = ({ store, clock }: Pick<ThrottleDeps, "store" | "clock">) => {
   const onceIn = async (session: Session, hash: string, keptMs: number): Promise<boolean> => {
     const now = clock.now();
     const key = `3${hash}`;
-    const counted = await rows.add(session, new Map([[key, 1]]), { now, endsAt: now + keptMs });
+    const counted = await add(session, new Map([[key, 1]]), { now, endsAt: now + keptMs });
     return counted.get(key)!.count === 1;
   };
   return {
@@ -215,10 +306,6 @@ const onceOf = ({ store, clock }: Pick<ThrottleDeps, "store" | "clock">) => {
     onceIn,
     /** Notes times under hashes; the latest of those that were noted within the time, by any node. */
     latestIn: (session: Session, times: ReadonlyMap<string, Instant>, keptMs: number): Promise<Instant> =>
-      rows.noteLatest(
-        session,
-        new Map([...times].map(([hash, at]) => [`4${hash}`, at])),
-        clock.now() + keptMs,
-      ),
+      noteLatest(session, new Map([...times].map(([hash, at]) => [`4${hash}`, at])), clock.now() + keptMs),
   };
 };

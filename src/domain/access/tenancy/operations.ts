@@ -1,10 +1,9 @@
 import { Type } from "@sinclair/typebox";
 import { EnvironmentService } from "../../../gen/svc/v1/environment_pb.ts";
+import { recordJson, stated } from "../../../kit/cases.ts";
 import { described, maybe } from "../../../kit/described.ts";
 import { listedById, type Operation, rpc, unary } from "../../../kit/operation.ts";
-import { recordJson } from "../../../kit/record-json.ts";
 import { asSent } from "../../../kit/request.ts";
-import { stated } from "../../../kit/stated.ts";
 import { timestampOf } from "../../../kit/wkt.ts";
 import type { Environments, ListedEnvironment } from "./environments.ts";
 

@@ -1,10 +1,9 @@
 import { Type } from "@sinclair/typebox";
 import { actsForPlatform, requireOperator } from "../../../kit/caller.ts";
+import { recordJson, stated } from "../../../kit/cases.ts";
 import { described, shape } from "../../../kit/described.ts";
 import { Fault } from "../../../kit/fault.ts";
 import { type Call, listedById, type Operation, unary } from "../../../kit/operation.ts";
-import { recordJson } from "../../../kit/record-json.ts";
-import { stated } from "../../../kit/stated.ts";
 import type { Org, Project, Tenant } from "./org-rows.ts";
 import type { Orgs, Provisioned } from "./orgs.ts";
 

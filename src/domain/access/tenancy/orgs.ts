@@ -1,17 +1,81 @@
 import { roleIdOf } from "../../../gate/actions.ts";
 import { platformOrgId } from "../../../gate/gate.ts";
 import type { Clock } from "../../../kit/clock.ts";
-import { missing } from "../../../kit/fault.ts";
+import { requireStorable } from "../../../kit/event-names.ts";
+import { Fault, missing } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
-import type { Store } from "../../../store/store.ts";
+import type { Basics, Session, Store } from "../../../store/store.ts";
 import type { Deletion } from "./deletion.ts";
 import { addEnvironment, type KeyMaker } from "./environments.ts";
-import { orgNameCharsMax } from "./limits.ts";
-import type { Org, Preferences, Tenant } from "./org-rows.ts";
+import { orgNameCharsMax, projectNameCharsMax, projectsMax } from "./limits.ts";
+import type { Org, Preferences, Project, Tenant } from "./org-rows.ts";
 import * as rows from "./org-rows.ts";
-import { openProjects, type Projects } from "./projects.ts";
-import { insertOrg } from "./rows.ts";
+import { environmentsOf, insertOrg, insertProject } from "./rows.ts";
 import * as rules from "./rules.ts";
+
+/** Projects of an org. A project of another org looks like none. */
+type Projects = ReturnType<typeof openProjects>;
+
+export interface ProjectsDeps extends Basics<"store" | "clock" | "ids"> {
+  deletion: Pick<Deletion, "project">;
+}
+
+function openProjects({ store, clock, ids, deletion }: ProjectsDeps) {
+  async function holdProject(session: Session, orgId: string, id: string): Promise<Project> {
+    const project = await rows.holdProject(session, id);
+    if (project?.orgId !== orgId) throw missing("project", id);
+    return project;
+  }
+
+  return {
+    projects: (orgId: string) => rows.projectsOf(store, orgId),
+
+    async createProject(orgId: string, { name, description }: { name: string; description?: string }) {
+      requireStorable("description", description);
+      const at = clock.now();
+      const label = rules.readLabel("name", name, projectNameCharsMax);
+      const id = ids.next("proj");
+      const project: Project = { id, orgId, name: label, description, createdAt: at, updatedAt: at };
+      await store.write(async (session) => {
+        // Held, not shared: two calls at once would otherwise both count one project less than the limit.
+        if (!(await rows.holdOrg(session, orgId))) throw missing("org", orgId);
+        if ((await rows.countProjects(session, orgId)) >= projectsMax)
+          throw new Fault("resource_exhausted", `at most ${projectsMax} projects`);
+        await insertProject(session, { ...project, at });
+      });
+      return project;
+    },
+
+    async updateProject(
+      orgId: string,
+      id: string,
+      { name, description }: { name?: string; description?: string },
+    ) {
+      requireStorable("description", description);
+      const change = {
+        ...(name !== undefined && { name: rules.readLabel("name", name, projectNameCharsMax) }),
+        ...(description !== undefined && { description }),
+      };
+      return store.write(async (session) => {
+        const after: Project = {
+          ...(await holdProject(session, orgId, id)),
+          ...change,
+          updatedAt: clock.now(),
+        };
+        await rows.updateProject(session, after);
+        return after;
+      });
+    },
+
+    async removeProject(orgId: string, id: string) {
+      await deletion.project(id, orgId);
+    },
+
+    /** Ids of the environments that go with the project. */
+    environmentsIn: async (orgId: string, projectId: string) =>
+      (await environmentsOf(store, orgId, projectId)).map(({ id }) => id),
+  };
+}
 
 export interface Provisioned {
   org: Org;

@@ -1,6 +1,5 @@
 import type { Instant } from "../../../kit/clock.ts";
-import { countOf } from "../../../kit/count-of.ts";
-import { column, type Sql, sql } from "../../../kit/sql.ts";
+import { column, countOf, type Sql, sql } from "../../../kit/sql.ts";
 import type { Seams, Session, Store } from "../../../store/store.ts";
 import { tables } from "../../../store/tables/index.ts";
 import { keyOf, type PurgePlace } from "../../../store/tables/table.ts";

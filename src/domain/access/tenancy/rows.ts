@@ -1,9 +1,8 @@
 import { type InCamelCase, inCamelCase } from "../../../kit/cases.ts";
 import type { Instant } from "../../../kit/clock.ts";
-import { countOf } from "../../../kit/count-of.ts";
-import { sql } from "../../../kit/sql.ts";
+import { countOf, sql } from "../../../kit/sql.ts";
 import type { Session, Store, StoreReader } from "../../../store/store.ts";
-import type { RowOf } from "../../../store/tables/row.ts";
+import type { RowOf } from "../../../store/tables/index.ts";
 
 const names = "id, org_id, project_id, name, color, tells_failures, created_at, updated_at";
 const fields = sql.raw(names);

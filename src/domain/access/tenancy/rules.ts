@@ -1,5 +1,5 @@
+import { ownEnvironment } from "../../../kit/caller.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
-import { ownEnvironment } from "../../../kit/named-environment.ts";
 import { environmentNameBytesMax } from "./limits.ts";
 
 /** What every installation has from its first boot on. */

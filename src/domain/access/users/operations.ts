@@ -1,8 +1,8 @@
 import { Type } from "@sinclair/typebox";
+import { recordJson } from "../../../kit/cases.ts";
 import { described } from "../../../kit/described.ts";
 import type { Call, Operation } from "../../../kit/operation.ts";
 import { listedById, unary } from "../../../kit/operation.ts";
-import { recordJson } from "../../../kit/record-json.ts";
 import type { UserRow, Users } from "./service.ts";
 
 const text = Type.String({ maxLength: 2_000 });

@@ -1,10 +1,9 @@
 import { inCamelCase } from "../../../kit/cases.ts";
 import type { Instant } from "../../../kit/clock.ts";
-import { countOf } from "../../../kit/count-of.ts";
-import { readAs } from "../../../kit/read-as.ts";
-import { column, sql } from "../../../kit/sql.ts";
+import { readAs } from "../../../kit/columns.ts";
+import { column, countOf, sql } from "../../../kit/sql.ts";
 import type { Session, Store, StoreReader } from "../../../store/store.ts";
-import type { RowOf } from "../../../store/tables/row.ts";
+import type { RowOf } from "../../../store/tables/index.ts";
 
 /** A role as a user carries it: its id and its current name. */
 export interface CarriedRole {

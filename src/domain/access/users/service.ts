@@ -1,14 +1,76 @@
 import type { Caller } from "../../../kit/caller.ts";
 import type { Instant } from "../../../kit/clock.ts";
-import { Fault, insufficientPermissions, missing } from "../../../kit/fault.ts";
+import { Fault, insufficientPermissions, invalid, missing } from "../../../kit/fault.ts";
 import { gatheredReads } from "../../../kit/gathered-reads.ts";
 import { hashPassword, verifyPassword } from "../../../kit/password.ts";
-import { type Basics, type Session, StoreError } from "../../../store/store.ts";
+import { type Basics, type Session, StoreError, type StoreReader } from "../../../store/store.ts";
 import type { Tenancy } from "../tenancy/service.ts";
-import { CarriedRoles, type RolesOf } from "./carried-roles.ts";
-import type { CarriedRole, NewUser, UserRow } from "./rows.ts";
+import type { CarriedRole, NewUser, StoredUser, UserRow } from "./rows.ts";
 import * as rows from "./rows.ts";
 import * as rules from "./rules.ts";
+import { emailOfAnother, noPassword, readEmail, readUserName, usersMax } from "./rules.ts";
+
+/** All roles that users of the org may have. */
+export type RolesOf = (reader: StoreReader, orgId: string) => Promise<readonly CarriedRole[]>;
+
+const carriedBy = ({ roles, roleIds }: UserRow): CarriedRole[] =>
+  roleIds.map((id, at) => ({ id, name: roles[at] ?? id }));
+
+/**
+ * The roles that users carry. Rows that a node of the previous release wrote name a role only; others have
+ * its id too.
+ */
+class CarriedRoles {
+  readonly #rolesOf: RolesOf;
+
+  constructor(rolesOf: RolesOf) {
+    this.#rolesOf = rolesOf;
+  }
+
+  /** Users with the ids of their roles: a role without an id is the one that has its name now. */
+  async allWhole(reader: StoreReader, orgId: string, stored: readonly StoredUser[]): Promise<UserRow[]> {
+    const all = stored.every(({ roleIds }) => roleIds) ? [] : await this.#rolesOf(reader, orgId);
+    return stored.map((user) => {
+      const { roleIds } = user;
+      if (roleIds) return { ...user, roleIds };
+      const found = user.roles.flatMap((name) => all.find((role) => role.name === name) ?? []);
+      return { ...user, roles: found.map(({ name }) => name), roleIds: found.map(({ id }) => id) };
+    });
+  }
+
+  async whole(reader: StoreReader, user: StoredUser): Promise<UserRow> {
+    return (await this.allWhole(reader, user.orgId, [user]))[0]!;
+  }
+
+  /** The roles that a caller names, by id or by name. */
+  async read(session: Session, orgId: string, given: readonly string[]): Promise<CarriedRole[]> {
+    const all = given.length === 0 ? [] : await this.#rolesOf(session, orgId);
+    const found = given.map((text) => {
+      const role = all.find(({ id, name }) => id === text || name === text);
+      if (!role) throw invalid("roles", `role ${text.slice(0, 80)} not found`);
+      return role;
+    });
+    return [...new Set(found)];
+  }
+
+  async withRole(session: Session, orgId: string, roleId: string): Promise<UserRow[]> {
+    const users = await this.allWhole(session, orgId, await rows.usersOf(session, orgId));
+    return users.filter(({ roleIds }) => roleIds.includes(roleId));
+  }
+
+  /** Gives every user who carries the role `next` instead. */
+  async replace(
+    session: Session,
+    orgId: string,
+    roleId: string,
+    next: readonly CarriedRole[],
+  ): Promise<void> {
+    for (const user of await this.withRole(session, orgId, roleId)) {
+      const roles = carriedBy(user).flatMap((role) => (role.id === roleId ? next : role));
+      await rows.setRoles(session, user.id, roles);
+    }
+  }
+}
 
 export type { CarriedRole, NewUser, UserRow } from "./rows.ts";
 
@@ -176,5 +238,52 @@ export function users(deps: UsersDeps) {
     noteLogin: (session: Session, id: string, passwordHash: string) =>
       rows.noteLogin(session, { id, passwordHash, at: clock.now() }),
     ...rolesIn(carried),
+  };
+}
+
+/** Whom an issuer names, before there is a user. */
+export interface NewPerson {
+  id: string;
+  email: string;
+  name: string;
+}
+
+/** What a sign-in needs of an account whose row it has locked. */
+export interface SignedInAccount {
+  email: string;
+  tokensAfter: Instant;
+}
+
+/** Users as sign-ins by an issuer make and change them; the session holds their org, or the platform's. */
+export interface SignedInUsers {
+  /** Locks the user; undefined when the org has none. Throws for one who may not sign in. */
+  enter(session: Session, orgId: string, id: string): Promise<SignedInAccount | undefined>;
+  /** Without a password and without roles; `already_exists` when the email is another user's. */
+  make(session: Session, orgId: string, person: NewPerson): Promise<void>;
+  setRoles(session: Session, orgId: string, id: string, roleIds: readonly string[]): Promise<void>;
+}
+
+export function openSignedInUsers({ clock, rolesOf }: Basics<"clock"> & { rolesOf: RolesOf }): SignedInUsers {
+  const carried = new CarriedRoles(rolesOf);
+  return {
+    async enter(session, orgId, id) {
+      const user = await rows.holdUser(session, id);
+      if (user?.orgId !== orgId) return undefined;
+      const { passwordHash, email, tokensAfter } = user;
+      await rows.noteLogin(session, { id, passwordHash, at: clock.now() });
+      return { email, tokensAfter };
+    },
+
+    async make(session, orgId, { id, email, name }) {
+      if ((await rows.countUsers(session, orgId)) >= usersMax)
+        throw new Fault("resource_exhausted", `at most ${usersMax} users`);
+      const user = { id, orgId, email: readEmail(email), name: readUserName(name), roles: [] };
+      const isMade = await rows.insertUser(session, { ...user, passwordHash: noPassword, at: clock.now() });
+      if (!isMade) throw emailOfAnother();
+    },
+
+    async setRoles(session, orgId, id, roleIds) {
+      await rows.setRoles(session, id, await carried.read(session, orgId, roleIds));
+    },
   };
 }

@@ -1,7 +1,7 @@
 import { Type } from "@sinclair/typebox";
 import { rfc3339 } from "../../../kit/clock.ts";
 import { described } from "../../../kit/described.ts";
-import { keyOf } from "../../../kit/idempotency-key.ts";
+import { keyOf } from "../../../kit/key-claims.ts";
 import { type Call, unary } from "../../../kit/operation.ts";
 import type { ClusterHealth } from "./health.ts";
 import type { Cluster, Rotation } from "./service.ts";

@@ -10,7 +10,7 @@ import {
 import { column, sql } from "../../../kit/sql.ts";
 import type { StoredEvent } from "../../../kit/stored-event.ts";
 import type { Session, Store } from "../../../store/store.ts";
-import type { RowOf } from "../../../store/tables/row.ts";
+import type { RowOf } from "../../../store/tables/index.ts";
 import { batchTakeMax } from "./limits.ts";
 
 /** What a function and a key have open, and due. */

@@ -1,9 +1,12 @@
-import type { Instant } from "../../../kit/clock.ts";
-import { fitting } from "../../../kit/fitting.ts";
+import { type Instant, whenDue } from "../../../kit/clock.ts";
+import { integrityRowsMax, overdueMs } from "../../../kit/limits.ts";
 import { pageOf, pageSize, readNameCursor, writeNameCursor } from "../../../kit/page.ts";
 import { roundRobin, type Slice, workOnSome } from "../../../kit/round-robin.ts";
-import { whenDue } from "../../../kit/when-due.ts";
-import type { Basics } from "../../../store/store.ts";
+import { fitting } from "../../../kit/slice-size.ts";
+import { sql } from "../../../kit/sql.ts";
+import type { Basics, Store } from "../../../store/store.ts";
+import { violationsOf } from "../../record/integrity/rules.ts";
+import type { IntegrityCheck } from "../../record/integrity/service.ts";
 import type { Quotas, Room } from "../quotas/service.ts";
 import type { LateStarts } from "../runs/late-start.ts";
 import type { NewRun, QueueHint } from "../runs/run.ts";
@@ -189,3 +192,17 @@ function takenOf({ first_position }: rows.DueBatch, { runs, next, notBefore = 0 
     notBefore,
   };
 }
+
+export const batchesCheck = (store: Store, clock: { now(): Instant }): IntegrityCheck => ({
+  name: "batches.overdue",
+  about: "Batches of events whose time passed without anyone closing them.",
+  run: async (environmentId) => {
+    const late = clock.now() - overdueMs;
+    return violationsOf(
+      await store.all<{ id: string; at: Instant }>(sql`SELECT id, at, events FROM (
+        SELECT environment_id, function_id || ':' || id AS id, closes_at AS at, count AS events FROM batches
+        WHERE closes_at <= ${late} ORDER BY closes_at LIMIT ${integrityRowsMax}) due
+      WHERE environment_id = ${environmentId}`),
+    );
+  },
+});

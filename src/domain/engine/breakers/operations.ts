@@ -1,10 +1,10 @@
 import { Type } from "@sinclair/typebox";
 import { thingsOf } from "../../../gate/things.ts";
+import { recordJson } from "../../../kit/cases.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
 import { described, maybe, shape } from "../../../kit/described.ts";
 import { functionDefinitionBytesMax } from "../../../kit/limits.ts";
 import { listed, type Operation, unary } from "../../../kit/operation.ts";
-import { recordJson } from "../../../kit/record-json.ts";
 import type { Breaker, Breakers } from "./service.ts";
 
 const text = Type.String();

@@ -1,6 +1,6 @@
 import { type Sql, sql } from "../../../kit/sql.ts";
 import type { Store } from "../../../store/store.ts";
-import type { RowOf } from "../../../store/tables/row.ts";
+import type { RowOf } from "../../../store/tables/index.ts";
 
 export interface CapacityFilter {
   environmentId: string | undefined;

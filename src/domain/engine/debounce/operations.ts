@@ -1,9 +1,9 @@
 import { Type } from "@sinclair/typebox";
 import { thingsOf } from "../../../gate/things.ts";
+import { recordJson } from "../../../kit/cases.ts";
 import { described, shape } from "../../../kit/described.ts";
 import { invalid } from "../../../kit/fault.ts";
 import { listed, type RestRequest, unary } from "../../../kit/operation.ts";
-import { recordJson } from "../../../kit/record-json.ts";
 
 import type { Debounce, DebounceEntry } from "./service.ts";
 

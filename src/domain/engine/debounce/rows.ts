@@ -9,7 +9,7 @@ import {
 } from "../../../kit/round-robin.ts";
 import { column, sql } from "../../../kit/sql.ts";
 import type { Session, Store } from "../../../store/store.ts";
-import type { RowOf } from "../../../store/tables/row.ts";
+import type { RowOf } from "../../../store/tables/index.ts";
 import { type EntryKey, entryIdsOf, type KeyKind } from "./rules.ts";
 
 export interface DebounceEntryRow

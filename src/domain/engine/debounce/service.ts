@@ -1,10 +1,13 @@
-import type { Caller } from "../../../kit/caller.ts";
-import { operates } from "../../../kit/caller.ts";
+import { type Caller, operates } from "../../../kit/caller.ts";
+import { type Instant, whenDue } from "../../../kit/clock.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
-import { fitting } from "../../../kit/fitting.ts";
+import { integrityRowsMax, overdueMs } from "../../../kit/limits.ts";
 import { roundRobin, type Slice, workOnSome } from "../../../kit/round-robin.ts";
-import { whenDue } from "../../../kit/when-due.ts";
-import type { Basics, Session } from "../../../store/store.ts";
+import { fitting } from "../../../kit/slice-size.ts";
+import { sql } from "../../../kit/sql.ts";
+import type { Basics, Session, Store } from "../../../store/store.ts";
+import { violationsOf } from "../../record/integrity/rules.ts";
+import type { IntegrityCheck } from "../../record/integrity/service.ts";
 import type { Quotas } from "../quotas/service.ts";
 import type { LateStarts } from "../runs/late-start.ts";
 import type { NewRun, QueueHint } from "../runs/run.ts";
@@ -139,3 +142,17 @@ export function openDebounce(deps: DebounceDeps) {
     },
   };
 }
+
+export const debounceCheck = (store: Store, clock: { now(): Instant }): IntegrityCheck => ({
+  name: "debounces.overdue",
+  about: "Debounced starts whose time passed without anyone firing them.",
+  run: async (environmentId) => {
+    const late = clock.now() - overdueMs;
+    return violationsOf(
+      await store.all<{ id: string; at: Instant }>(sql`SELECT id, at FROM (
+        SELECT environment_id, function_id || ':' || debounce_key AS id, fires_at AS at FROM debounces
+        WHERE fires_at <= ${late} ORDER BY fires_at LIMIT ${integrityRowsMax}) due
+      WHERE environment_id = ${environmentId}`),
+    );
+  },
+});

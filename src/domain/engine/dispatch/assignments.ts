@@ -1,8 +1,8 @@
 import type { Log } from "../../../kit/log.ts";
-import { traceIn, traceOfRun } from "../../../kit/trace-context.ts";
+import { traceIn, traceOfRun } from "../../../kit/trace.ts";
 import type { LogSequences } from "../../log/core/sequences.ts";
 import type { DefinitionsCache, FunctionDefinition } from "../functions/definition.ts";
-import type { DefinitionAt } from "../functions/pinned.ts";
+import type { DefinitionAt } from "../functions/definitions.ts";
 import type { Job, JobEvent } from "../jobs/rules.ts";
 import type { Secrets } from "../secrets/service.ts";
 import type { Dispatcher } from "./dispatcher.ts";

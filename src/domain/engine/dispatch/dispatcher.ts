@@ -1,18 +1,120 @@
+import type { Instant } from "../../../kit/clock.ts";
 import type { Log } from "../../../kit/log.ts";
 import { noTracer, type Tracer } from "../../../kit/trace.ts";
 import type { Basics } from "../../../store/store.ts";
-import type { Job } from "../jobs/rules.ts";
+import { type Job, leaseHashOf } from "../jobs/rules.ts";
+import type { FoundLease } from "../runs/execution/leases.ts";
 import type { NewRun, QueueHint } from "../runs/run.ts";
 import type { Runs } from "../runs/service.ts";
 import { Claims } from "./claims.ts";
-import { dispatchFacts } from "./facts.ts";
-import type { GiveBack } from "./give-back.ts";
-import { openIdleWorkers } from "./idle-workers.ts";
+import { type IdleWorker, type IdleWorkers, openIdleWorkers } from "./idle-workers.ts";
 import { isUnknownLane } from "./limited-lanes.ts";
-import { HeldPolls } from "./polls.ts";
-import { FunctionQueues, type PollRequest } from "./queues.ts";
+import { creditOf, HeldPolls } from "./polls.ts";
+import { type FunctionQueue, FunctionQueues, type HeldPoll, type PollRequest } from "./queues.ts";
 import { openReservations } from "./reservations.ts";
 import type { UnsentJob } from "./unsent.ts";
+
+export interface GiveBackDeps {
+  runs: Pick<Runs, "release">;
+  log: Log;
+  /** The queues of released jobs have work again. */
+  onQueued: (queues: readonly { environmentId: string; functionId: string }[]) => void;
+}
+
+export type GiveBack = ReturnType<typeof openGiveBack>;
+
+/**
+ * Returns jobs that no worker has started to their queues, without spending an attempt. If a release fails,
+ * the run waits until its lease ends.
+ */
+export function openGiveBack({ runs, log, onQueued }: GiveBackDeps) {
+  const underWay = new Set<Promise<void>>();
+  function release(lease: FoundLease): void {
+    const released = runs
+      .release(lease)
+      .then(() => onQueued([lease]))
+      .catch((error: unknown) => log.warn("job.not_given_back", { runId: lease.runId, error }))
+      .finally(() => underWay.delete(released));
+    underWay.add(released);
+  }
+
+  return {
+    /** Releases the leases at once; `underWay` holds the releases until they are over. */
+    giveBack(jobs: readonly Job[]) {
+      for (const job of jobs) release({ ...job, leaseHash: leaseHashOf(job.leaseToken) });
+    },
+    giveBackLeases(leases: readonly FoundLease[]) {
+      for (const lease of leases) release(lease);
+    },
+    /** Releases that are not committed yet. */
+    underWay,
+  };
+}
+
+/** A worker as one node's dispatcher has it. */
+export interface SessionFacts {
+  environmentId: string;
+  workerId: string;
+  functionIds: readonly string[];
+  createdAt: Instant;
+  askedAt: Instant;
+  /** Slots that could take a run now. */
+  free: number;
+  /** Slots held by a claim or a reservation under way, or by a job that is kept for the next poll. */
+  reserved: number;
+}
+
+/** The queue of one function as one node's dispatcher has it. */
+export interface BucketFacts {
+  environmentId: string;
+  functionId: string;
+  createdAt: Instant;
+  lastDispatchedAt: Instant | undefined;
+  /** Leased runs whose jobs are kept for the next poll of an idle worker. */
+  reserved: number;
+}
+
+export interface DispatchFacts {
+  sessions: SessionFacts[];
+  buckets: BucketFacts[];
+}
+
+function dispatchFacts(queues: Iterable<FunctionQueue>, idleWorkers: IdleWorkers): DispatchFacts {
+  const known = Array.from(queues);
+  const pollsOf = new Map<IdleWorker, Set<HeldPoll>>();
+  for (const queue of known)
+    for (const poll of queue.polls)
+      pollsOf.set(poll.worker, (pollsOf.get(poll.worker) ?? new Set()).add(poll));
+  const unfetched = new Map<string, number>();
+  const sessions = Array.from(idleWorkers.all(), (worker): SessionFacts => {
+    const polls = [...(pollsOf.get(worker) ?? [])];
+    for (const { functionId } of worker.unfetched) {
+      const key = `${worker.environmentId}\n${functionId}`;
+      unfetched.set(key, (unfetched.get(key) ?? 0) + 1);
+    }
+    return {
+      environmentId: worker.environmentId,
+      workerId: worker.workerId,
+      functionIds: worker.functionIds,
+      createdAt: worker.createdAt,
+      askedAt: worker.askedAt,
+      free:
+        polls.reduce((sum, poll) => sum + Math.max(0, creditOf(poll)), 0) +
+        (idleWorkers.expects(worker) ? idleWorkers.creditOf(worker) : 0),
+      reserved: worker.pending + worker.unfetched.length + polls.reduce((sum, poll) => sum + poll.pending, 0),
+    };
+  });
+  return {
+    sessions,
+    buckets: known.map(({ environmentId, functionId, createdAt, lastDispatchedAt }) => {
+      const key = `${environmentId}\n${functionId}`;
+      const reserved = unfetched.get(key) ?? 0;
+      // A function that pins its runs has several queues.
+      unfetched.delete(key);
+      return { environmentId, functionId, createdAt, lastDispatchedAt, reserved };
+    }),
+  };
+}
 
 interface PumpOptions {
   /** One claim for every poll and idle worker; false when nothing was left to claim. */

@@ -1,8 +1,8 @@
 import type { Basics } from "../../../store/store.ts";
 import { type JobEvent, jobOfNewRun, newLeaseToken } from "../jobs/rules.ts";
 import type { NewLease, NewRun } from "../runs/run.ts";
-import { offeredFirst } from "./actors.ts";
 import type { IdleWorkers } from "./idle-workers.ts";
+import { offeredFirst } from "./plan.ts";
 import { creditOf, type HeldPolls } from "./polls.ts";
 import { expectedWorker, type FunctionQueue, type HeldPoll } from "./queues.ts";
 

@@ -1,7 +1,6 @@
 import type { ItemOutcome } from "../../../kit/combine.ts";
 import { Fault, missing, tryAgain } from "../../../kit/fault.ts";
-import { keyReused, storedKey } from "../../../kit/idempotency-key.ts";
-import { type KeyClaims, type Keyed, nameOfKey } from "../../../kit/key-claims.ts";
+import { type KeyClaims, type Keyed, keyReused, nameOfKey, storedKey } from "../../../kit/key-claims.ts";
 import type { Store } from "../../../store/store.ts";
 import type { NewJoin } from "../batches/join.ts";
 import type { FlowNotice } from "../functions/start-options.ts";

@@ -1,11 +1,11 @@
+import type { Starter } from "../../../kit/caller.ts";
+import { whenDue } from "../../../kit/clock.ts";
 import { runFailedEvent } from "../../../kit/event-names.ts";
 import { Fault } from "../../../kit/fault.ts";
 import { roundRobin, workOn } from "../../../kit/round-robin.ts";
-import type { Starter } from "../../../kit/starter.ts";
-import { whenDue } from "../../../kit/when-due.ts";
 import type { Basics, Session } from "../../../store/store.ts";
-import * as rows from "./delayed-rows.ts";
 import { delayedAgainMs, delayedSliceMax } from "./limits.ts";
+import * as rows from "./rows.ts";
 import { type EventDraft, serverSource } from "./rules.ts";
 import type { Events } from "./service.ts";
 

@@ -1,18 +1,18 @@
 import { createHash } from "node:crypto";
+import type { Starter } from "../../../kit/caller.ts";
 import { type Instant, parseRfc3339, rfc3339 } from "../../../kit/clock.ts";
 import { Fault, invalid, missing } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
 import { type PageQuery, pageOf, pageSize, pageStart, writeCursor } from "../../../kit/page.ts";
-import type { Starter } from "../../../kit/starter.ts";
 import { storedJson } from "../../../kit/stored-json.ts";
-import { withTraceparent } from "../../../kit/trace-context.ts";
+import { withTraceparent } from "../../../kit/trace.ts";
 import { ttlCache } from "../../../kit/ttl-cache.ts";
 import { type Session, StoreError } from "../../../store/store.ts";
 import type { RequireRoom } from "../quotas/service.ts";
 import { answerToUsed, type Emitted } from "./answers.ts";
 import { type DueDeps, openDueEmits } from "./delayed-due.ts";
-import * as rows from "./delayed-rows.ts";
 import { delayedCountKeptMs, delayedEventsMax, delayMsMax } from "./limits.ts";
+import * as rows from "./rows.ts";
 import type { DelayedEvent, EventDraft } from "./rules.ts";
 import type { EmitOrigin, Events } from "./service.ts";
 

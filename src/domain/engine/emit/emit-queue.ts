@@ -21,10 +21,9 @@ import {
   type ReservedEvent,
 } from "./prepare.ts";
 import type { UsedEventKey } from "./rows.ts";
-import { openStreamHeads } from "./stream-appends.ts";
+import { openStreamHeads, writeAppends } from "./stream-appends.ts";
 import { staleStreams } from "./stream-flush.ts";
 import { judgedOf, unjudged } from "./trigger-evaluation.ts";
-import { writeAppends } from "./write-appends.ts";
 
 /** Removes the runs that a gate skipped from a committed flush's events, and keeps what is said of them. */
 function dropSkipped(events: readonly ReservedEvent[], logged: readonly EmittedRow[]): void {

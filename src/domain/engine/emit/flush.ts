@@ -1,6 +1,6 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { columnsOf } from "../../../kit/columns.ts";
-import { ownKeyMark, storedKey, webhookKeyStart } from "../../../kit/idempotency-key.ts";
+import { ownKeyMark, storedKey, webhookKeyStart } from "../../../kit/key-claims.ts";
 import { idempotencyKeptMs, webhookKeyKeptMs } from "../../../kit/limits.ts";
 import { type Ctes, column, type Sql, sql } from "../../../kit/sql.ts";
 import { type Flush, raiseMark, type Seams, StoreError, type SyncSession } from "../../../store/store.ts";

@@ -4,7 +4,7 @@ import type { Fault } from "../../../kit/fault.ts";
 import { type Ctes, column, sql } from "../../../kit/sql.ts";
 import type { Watch } from "../../../kit/watch.ts";
 import type { Seams, StoreError, SyncSession } from "../../../store/store.ts";
-import { chargeQuotas, chargeQuotasSync } from "../quotas/charge.ts";
+import { chargeQuotas, chargeQuotasSync } from "../quotas/rows.ts";
 import { charged, type Demand, overrun, quotaFault, quotaSpent } from "../quotas/rules.ts";
 import type { Quotas } from "../quotas/service.ts";
 

@@ -1,5 +1,5 @@
 import { columnsOf } from "../../../kit/columns.ts";
-import { ownKeyMark, storedKey } from "../../../kit/idempotency-key.ts";
+import { ownKeyMark, storedKey } from "../../../kit/key-claims.ts";
 import { column, sql } from "../../../kit/sql.ts";
 import type { SchemaMark } from "../../log/schemas/service.ts";
 import type { NewJoin } from "../batches/join.ts";

@@ -8,20 +8,19 @@ import {
 } from "../../../gate/things.ts";
 import { PubSubService } from "../../../gen/svc/v1/pubsub_pb.ts";
 import { SvcService } from "../../../gen/svc/v1/svc_pb.ts";
+import { starterOf } from "../../../kit/caller.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
 import { valueBytes } from "../../../kit/cut-values.ts";
 import { described, maybe, shape } from "../../../kit/described.ts";
 import { invalid } from "../../../kit/fault.ts";
 import { type Call, listed, rpc, type Thing, unary } from "../../../kit/operation.ts";
 import { lastPosition } from "../../../kit/sequence.ts";
-import { starterOf } from "../../../kit/starter.ts";
 import { eachOf } from "../../../kit/wkt.ts";
 import type { EventLog } from "../../log/core/service.ts";
 import type { Upcasts } from "../../log/schemas/service.ts";
 import type { DelayedEvents } from "./delayed-events.ts";
 import { type DelayedEvent, draftOf, type EmitInput, noteStarts } from "./rules.ts";
-import { screenedPage } from "./screened.ts";
-import type { Emitted, Events } from "./service.ts";
+import { type Emitted, type Events, screenedPage } from "./service.ts";
 import { EventRecord, eventJson, fromBody, fromMessage } from "./wire.ts";
 
 const triggerBatchMax = 100;

@@ -1,7 +1,7 @@
+import type { Starter } from "../../../kit/caller.ts";
 import type { Instant } from "../../../kit/clock.ts";
 import type { Ids } from "../../../kit/ids.ts";
-import type { Starter } from "../../../kit/starter.ts";
-import { withTraceparent } from "../../../kit/trace-context.ts";
+import { withTraceparent } from "../../../kit/trace.ts";
 import type { NewJoin } from "../batches/join.ts";
 import type { NewArm } from "../debounce/arm.ts";
 import type { Dispatcher } from "../dispatch/dispatcher.ts";

@@ -1,7 +1,7 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { requireEventName, runFailedEvent } from "../../../kit/event-names.ts";
 import { type Fault, invalid } from "../../../kit/fault.ts";
-import { keyOf } from "../../../kit/idempotency-key.ts";
+import { keyOf } from "../../../kit/key-claims.ts";
 import type { Call } from "../../../kit/operation.ts";
 import { jsonText } from "../../../kit/payload-json.ts";
 import type { Arrival } from "./arrival.ts";

@@ -1,10 +1,12 @@
 import type { Clock } from "../../../kit/clock.ts";
 import { isRunId } from "../../../kit/ids.ts";
 import { idempotencyKeptMs, purgeSliceMax } from "../../../kit/limits.ts";
+import { pageSize } from "../../../kit/page.ts";
 import { sql } from "../../../kit/sql.ts";
-import { type TraceContext, traceIn, traceOfRun, traceparentOf } from "../../../kit/trace-context.ts";
+import { type TraceContext, traceIn, traceOfRun, traceparentOf } from "../../../kit/trace.ts";
 import { ttlCache } from "../../../kit/ttl-cache.ts";
 import type { Store } from "../../../store/store.ts";
+import type { EventLog, EventsPage, ListEventsQuery, LoggedEvent } from "../../log/core/service.ts";
 import type { Emitted } from "./answers.ts";
 import { type EmitQueueDeps, openEmitQueue } from "./emit-queue.ts";
 import type { InvokeTarget } from "./new-runs.ts";
@@ -170,5 +172,55 @@ export function openEvents(deps: EventsDeps) {
       const before = clock.now() - idempotencyKeptMs;
       while ((await write((session) => purgeKeys(session, before, purgeSliceMax))) === purgeSliceMax);
     },
+  };
+}
+
+/** Events read for one page at most. */
+const scannedMax = 5_000;
+
+/**
+ * A page of the events that a caller may see, filled from further back. It reveals of later pages only
+ * whether they hold something for this caller: a search must not tell what is in hidden events.
+ */
+export async function screenedPage(
+  log: Pick<EventLog, "list">,
+  environmentId: string,
+  query: ListEventsQuery,
+  refusalOf: (event: LoggedEvent) => unknown,
+): Promise<EventsPage> {
+  const allowed = async (events: readonly LoggedEvent[]) => {
+    const kept: LoggedEvent[] = [];
+    for (const event of events) if ((await refusalOf(event)) === undefined) kept.push(event);
+    return kept;
+  };
+  const limit = pageSize(query.limit);
+  const first = await log.list(environmentId, query);
+  const events = await allowed(first.events);
+  let scanned = first.events.length + first.scanned;
+  let last = first;
+  const further = async (): Promise<LoggedEvent[]> => {
+    const { before: _, ...rest } = query;
+    const cursor = last.nextCursor!;
+    last = await log.list(environmentId, { ...rest, cursor, limit: Math.max(1, limit - events.length) });
+    scanned += last.events.length + last.scanned;
+    return allowed(last.events);
+  };
+  // A page towards newer events is not extended.
+  while (query.before === undefined && events.length < limit && last.hasNext && scanned < scannedMax)
+    events.push(...(await further()));
+  const { nextCursor } = last;
+  let hasNext = last.hasNext;
+  if (hasNext) {
+    let more = 0;
+    while (more === 0 && last.hasNext && scanned < scannedMax) more = (await further()).length;
+    hasNext = more > 0 || last.hasNext;
+  }
+  return {
+    ...first,
+    events,
+    hasNext,
+    nextCursor: hasNext ? nextCursor : undefined,
+    approxTotal: events.length,
+    approxTotalCapped: hasNext || first.hasPrev,
   };
 }

@@ -1,17 +1,16 @@
-import { rfc3339 } from "../../../kit/clock.ts";
+import { rfc3339, whenDue } from "../../../kit/clock.ts";
 import { runFailedEvent } from "../../../kit/event-names.ts";
 import { Fault } from "../../../kit/fault.ts";
 import { roundRobin, workOn } from "../../../kit/round-robin.ts";
 import { storedJson } from "../../../kit/stored-json.ts";
-import { whenDue } from "../../../kit/when-due.ts";
 import type { Basics, Session, Store } from "../../../store/store.ts";
 import type { RefusedEvent } from "../emit/delayed-due.ts";
 import { type EventDraft, serverSource } from "../emit/rules.ts";
 import type { Events } from "../emit/service.ts";
-import type { DefinitionAt } from "../functions/pinned.ts";
+import type { DefinitionAt } from "../functions/definitions.ts";
 import { maskedText } from "../logs/rules.ts";
 import type { RunError } from "../runs/run.ts";
-import type { SecretValues } from "../secrets/values.ts";
+import type { SecretValues } from "../secrets/service.ts";
 import * as rows from "./rows.ts";
 
 /** So far back it is looked for what began a run; one with a longer past is taken for one of a failure. */

@@ -1,19 +1,20 @@
 import { type CelProgram, compileCel } from "../../../kit/cel/cel.ts";
 import { runFailedEvent } from "../../../kit/event-names.ts";
 import { missing } from "../../../kit/fault.ts";
-import { sizedCache } from "../../../kit/sized-cache.ts";
 import type { SeenEvent } from "../../../kit/stored-event.ts";
+import { sizedCache } from "../../../kit/ttl-cache.ts";
 import type { Store } from "../../../store/store.ts";
 import type { EventSchemas } from "../../log/schemas/service.ts";
 import type {
   Definitions,
   DefinitionsCache,
+  FunctionDefinition,
   FunctionRecord,
   Trigger,
   TriggerDefinition,
 } from "./definition.ts";
 import { definitionsKeptMax } from "./limits.ts";
-import { definitionsVersion, readDefinitions } from "./rows.ts";
+import { definitionsVersion, readDefinitions, readVersion } from "./rows.ts";
 import { triggerVariables } from "./rules.ts";
 import { flowExpressions } from "./start-options.ts";
 import { isPattern, openPatternIndex } from "./trigger-patterns.ts";
@@ -144,5 +145,32 @@ function matcher(expression: string | undefined): Trigger["matches"] {
     } catch {
       return false;
     }
+  };
+}
+
+/** The definition a run is pinned to. */
+export type DefinitionAt = (
+  environmentId: string,
+  functionId: string,
+  version: number,
+) => Promise<FunctionDefinition>;
+
+/** JSON text of pinned definitions that a node keeps in memory. */
+const pinnedCharsMax = 32 * 1024 * 1024;
+
+export function openDefinitionAt(store: Store): DefinitionAt {
+  const pinned = sizedCache<FunctionDefinition>({
+    entriesMax: definitionsKeptMax,
+    charsMax: pinnedCharsMax,
+  });
+  return async (environmentId, functionId, version) => {
+    const key = `${environmentId}\n${functionId}\n${version}`;
+    const known = pinned.get(key);
+    if (known) return known;
+    const found = await readVersion(store, environmentId, functionId, version);
+    if (!found)
+      throw new Error(`run pinned to version ${version} of ${functionId}, which was never recorded`);
+    pinned.set(key, found.definition, found.chars);
+    return found.definition;
   };
 }

@@ -6,8 +6,7 @@ import { searchBytesMax } from "../../../kit/limits.ts";
 import { listed, nothing, rpc, type Thing, unary } from "../../../kit/operation.ts";
 import { asGiven, requestOf } from "../../../kit/request.ts";
 import type { ConnectedWorkers } from "../serving/service.ts";
-import type { FunctionRecord } from "./definition.ts";
-import type { FunctionChange } from "./history.ts";
+import type { FunctionChange, FunctionRecord } from "./definition.ts";
 import { definitionHash, type RegisterInput } from "./rules.ts";
 import type { Functions, FunctionsPage } from "./service.ts";
 import {

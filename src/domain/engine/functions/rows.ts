@@ -1,12 +1,10 @@
 import type { Instant } from "../../../kit/clock.ts";
-import { countOf } from "../../../kit/count-of.ts";
+import { readAs } from "../../../kit/columns.ts";
 import { countCap } from "../../../kit/limits.ts";
-import { readAs } from "../../../kit/read-as.ts";
-import { type Sql, sql } from "../../../kit/sql.ts";
-import { containsIgnoringCase } from "../../../kit/sql-contains.ts";
+import { column, containsIgnoringCase, countOf, type Sql, sql } from "../../../kit/sql.ts";
 import { storedJson } from "../../../kit/stored-json.ts";
 import type { Session, Store, StoreReader } from "../../../store/store.ts";
-import type { RowOf } from "../../../store/tables/row.ts";
+import type { RowOf } from "../../../store/tables/index.ts";
 import type { FunctionDefinition, FunctionRecord, FunctionStatus } from "./definition.ts";
 import { bytesOf, cronsOf, undoOnOf } from "./rules.ts";
 import { laneLimitOf, pacedOf, throttleGapUs } from "./start-options.ts";
@@ -245,3 +243,16 @@ const unreadDefinition = ({ id, slug, name, mode }: FunctionRow): FunctionDefini
   description: "What is stored of it cannot be read, and nothing starts it: register it again.",
   retry: { maxAttempts: 1, initialDelayMs: 0, backoffFactor: 1, maxDelayMs: 0 },
 });
+
+/** Which of these ids no function of the environment has. */
+export async function unknownFunctions(
+  store: Store,
+  environmentId: string,
+  ids: readonly string[],
+): Promise<string[]> {
+  const rows = await store.all<{ id: string }>(sql`SELECT f.id
+    FROM ${store.seams.rowsFrom("v", { id: column.text(ids) })}
+    JOIN functions f ON f.environment_id = ${environmentId} AND f.id = v.id`);
+  const known = new Set(rows.map((row) => row.id));
+  return ids.filter((id) => !known.has(id));
+}

@@ -3,14 +3,12 @@ import { CelError, compileCel } from "../../../kit/cel/cel.ts";
 import { cronExpressionBytesMax } from "../../../kit/cron/cron.ts";
 import { valueAt } from "../../../kit/data-path.ts";
 import { requireEventName, runFailedEvent } from "../../../kit/event-names.ts";
-import { Fault, invalid } from "../../../kit/fault.ts";
+import { Fault, invalid, within } from "../../../kit/fault.ts";
 import { functionDefinitionBytesMax, functionIdBytesMax, sleepMsMax } from "../../../kit/limits.ts";
 import { requireCallableUrl } from "../../../kit/outward-call.ts";
 import { requirePayload } from "../../../kit/payload-json.ts";
 import { recordedDays } from "../../../kit/recorded-days.ts";
-import { within } from "../../../kit/within.ts";
-import { requireChecked } from "./checked.ts";
-import { readAttributes } from "./declared-attributes.ts";
+import { readAttributes, readCompensateOn, requireChecked } from "./checked.ts";
 import type {
   FunctionDefinition,
   FunctionRecord,
@@ -28,7 +26,6 @@ import {
 } from "./limits.ts";
 import { type FlowInput, flowOf, laneKeyOf, laneLimitOf } from "./start-options.ts";
 import { requireTriggerEvent } from "./trigger-patterns.ts";
-import { readCompensateOn } from "./undo-on.ts";
 
 export { batchOf, flowValue, gateOf, headStartOf, laneLimitOf } from "./start-options.ts";
 

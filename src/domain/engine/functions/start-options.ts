@@ -1,9 +1,8 @@
 import { hash } from "node:crypto";
 import { type CelBudget, CelError, compileCel } from "../../../kit/cel/cel.ts";
 import { valueAt } from "../../../kit/data-path.ts";
-import { invalid } from "../../../kit/fault.ts";
+import { invalid, wholeWithin, within } from "../../../kit/fault.ts";
 import { pacedOfPin } from "../../../kit/limits.ts";
-import { wholeWithin, within } from "../../../kit/within.ts";
 import { isPath } from "../waits/rules.ts";
 import {
   batchSizeMax,

@@ -5,13 +5,12 @@ import {
   type FunctionSchema,
   FunctionStatus as FunctionStatusWire,
 } from "../../../gen/svc/v1/types_pb.ts";
+import { stated } from "../../../kit/cases.ts";
 import { pinGraceMsDefault } from "../../../kit/limits.ts";
-import { fieldsFor } from "../../../kit/message-fields.ts";
+import { fieldsFor } from "../../../kit/message-shape.ts";
 import { asSent } from "../../../kit/request.ts";
-import { stated } from "../../../kit/stated.ts";
 import { jsonOf, timestampOf } from "../../../kit/wkt.ts";
-import type { FunctionRecord, FunctionStatus } from "./definition.ts";
-import type { FunctionChange } from "./history.ts";
+import type { FunctionChange, FunctionRecord, FunctionStatus } from "./definition.ts";
 import type { RegisterInput } from "./rules.ts";
 import type { FlowOptions } from "./start-options.ts";
 

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { parseRfc3339, rfc3339 } from "../../../kit/clock.ts";
 import type { Ids } from "../../../kit/ids.ts";
 import { eventsText, eventText, keyField, type StoredEvent } from "../../../kit/stored-event.ts";
-import { type TraceContext, tracedFields } from "../../../kit/trace-context.ts";
+import { type TraceContext, tracedFields } from "../../../kit/trace.ts";
 import type { ClaimedRow } from "../runs/execution/claim.ts";
 import type { CompensatingJob, CompletedStep, NewRun } from "../runs/run.ts";
 

@@ -1,7 +1,7 @@
 import { type Static, Type } from "@sinclair/typebox";
-import { compiled } from "../../../kit/compiled.ts";
+import { compiled } from "../../../kit/explain.ts";
 import { eventsText, eventText, keyField } from "../../../kit/stored-event.ts";
-import { tracedFields } from "../../../kit/trace-context.ts";
+import { tracedFields } from "../../../kit/trace.ts";
 import type { Job } from "../jobs/rules.ts";
 import type { ReportBody } from "../workers/report-body.ts";
 

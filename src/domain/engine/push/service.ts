@@ -1,9 +1,31 @@
+import { sql } from "../../../kit/sql.ts";
 import type { Store } from "../../../store/store.ts";
 import type { Assignments } from "../dispatch/assignments.ts";
-import { CallSlots } from "./call-slots.ts";
 import { JobCalls, type JobCallsDeps } from "./job-calls.ts";
-import { listPushFunctions, type PushFunctionRow } from "./rows.ts";
-import { ServedFunction } from "./served-function.ts";
+import { CallSlots, ServedFunction } from "./served-function.ts";
+
+/** Push functions that one node serves. */
+export const pushFunctionsMax = 10_000;
+
+interface PushFunctionRow {
+  environment_id: string;
+  id: string;
+  version: number;
+}
+
+/**
+ * Active functions in push mode, `pushFunctionsMax` at most: the first function of every environment, then
+ * the second of every environment, and so on. One environment with very many functions does not displace
+ * those of the others.
+ */
+const listPushFunctions = (store: Store): Promise<PushFunctionRow[]> =>
+  store.all<PushFunctionRow>(
+    sql`SELECT environment_id, id, version FROM (SELECT environment_id, id, version,
+          row_number() OVER (PARTITION BY environment_id ORDER BY id) AS nth
+        FROM functions WHERE mode = 'push' AND status = 'active'
+          AND EXISTS (SELECT 1 FROM heads h WHERE h.environment_id = functions.environment_id)) f
+      ORDER BY nth, environment_id, id LIMIT ${pushFunctionsMax}`,
+  );
 
 export type Push = ReturnType<typeof openPush>;
 

@@ -1,6 +1,5 @@
 import { type Instant, rfc3339 } from "../../../kit/clock.ts";
-import { Fault, invalid } from "../../../kit/fault.ts";
-import { wholeWithin } from "../../../kit/within.ts";
+import { Fault, invalid, wholeWithin } from "../../../kit/fault.ts";
 import {
   quotaAgainMs,
   quotaAgainSeconds,

@@ -1,6 +1,6 @@
 import { Type } from "@sinclair/typebox";
+import { stated } from "../../../kit/cases.ts";
 import { described, shape } from "../../../kit/described.ts";
-import { stated } from "../../../kit/stated.ts";
 import type { QuotaUse } from "./service.ts";
 
 const count = Type.Integer();

@@ -1,7 +1,6 @@
-import type { Caller } from "../../../kit/caller.ts";
+import { type Caller, starterOf } from "../../../kit/caller.ts";
 import type { Instant } from "../../../kit/clock.ts";
 import { Fault } from "../../../kit/fault.ts";
-import { starterOf } from "../../../kit/starter.ts";
 import type { Session } from "../../../store/store.ts";
 import { repairsOpenMax } from "./limits.ts";
 import { countOpen, insertRepair, type RepairRow } from "./rows.ts";

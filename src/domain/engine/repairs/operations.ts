@@ -8,15 +8,14 @@ import {
   RepairItemSchema,
   RepairService,
 } from "../../../gen/svc/v1/repair_pb.ts";
-import { inSnakeCase } from "../../../kit/cases.ts";
+import { inSnakeCase, stated } from "../../../kit/cases.ts";
 import { maybe } from "../../../kit/described.ts";
 import { shapeOf } from "../../../kit/message-shape.ts";
 import { type Call, listed, listedById, type Operation, rpc, unary } from "../../../kit/operation.ts";
 import { asGiven, asSent } from "../../../kit/request.ts";
-import { stated } from "../../../kit/stated.ts";
 import { AttributeFilterShape } from "../attributes/rules.ts";
 import { filterOfMessage } from "../attributes/wire.ts";
-import type { SelectedRun } from "../runs/select-runs.ts";
+import type { SelectedRun } from "../runs/list-runs.ts";
 import { noCounts, repairActions } from "./rules.ts";
 import type { Repairs } from "./service.ts";
 import type { ItemRow, RepairPreview, ShownRepair } from "./views.ts";

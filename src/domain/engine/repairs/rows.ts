@@ -1,11 +1,10 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { columnsOf } from "../../../kit/columns.ts";
-import { countOf } from "../../../kit/count-of.ts";
 import { gaugeCountMax } from "../../../kit/limits.ts";
 import type { Cursor } from "../../../kit/page.ts";
-import { type Sql, sql } from "../../../kit/sql.ts";
+import { countOf, type Sql, sql } from "../../../kit/sql.ts";
 import type { Session, Store, StoreReader } from "../../../store/store.ts";
-import type { RowOf } from "../../../store/tables/row.ts";
+import type { RowOf } from "../../../store/tables/index.ts";
 import type { RepairOutcome } from "./rules.ts";
 
 export interface RepairKey {

@@ -1,7 +1,7 @@
-import { cachedQuery } from "../../../kit/cached-query.ts";
 import type { Caller } from "../../../kit/caller.ts";
 import { missing } from "../../../kit/fault.ts";
 import { gaugeKeptMs, gaugeWaitMsMax, purgeSliceMax } from "../../../kit/limits.ts";
+import { cachedQuery } from "../../../kit/ttl-cache.ts";
 import type { Basics, Session, Store } from "../../../store/store.ts";
 import { repairKeptMs, repairLeaseMs, repairTurnsMax } from "./limits.ts";
 import { insertWhereRoom, newRepair } from "./new-repair.ts";

@@ -1,8 +1,8 @@
+import type { Starter } from "../../../kit/caller.ts";
 import type { Clock } from "../../../kit/clock.ts";
 import type { Log } from "../../../kit/log.ts";
-import type { Starter } from "../../../kit/starter.ts";
 import { type Store, StoreError } from "../../../store/store.ts";
-import type { SelectRuns } from "../runs/select-runs.ts";
+import type { SelectRuns } from "../runs/list-runs.ts";
 import { type ActDeps, type Acted, type Acting, actOn, LostRepair, type StarterRights } from "./act.ts";
 import {
   repairItemsMax,

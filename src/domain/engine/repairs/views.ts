@@ -8,7 +8,7 @@ import {
   writeNameCursor,
 } from "../../../kit/page.ts";
 import type { Store } from "../../../store/store.ts";
-import type { SelectedRun, SelectRuns } from "../runs/select-runs.ts";
+import type { SelectedRun, SelectRuns } from "../runs/list-runs.ts";
 import { previewCountMax, previewSamplesMax } from "./limits.ts";
 import type { ItemRow, RepairRow } from "./rows.ts";
 import * as rows from "./rows.ts";

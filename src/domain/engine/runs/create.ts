@@ -4,9 +4,8 @@ import { type Ctes, column, type Sql, sql } from "../../../kit/sql.ts";
 import type { Seams, Session, SyncSession } from "../../../store/store.ts";
 import { firstAttributes, insertFirstAttributes } from "./attributes/attribute-rows.ts";
 import { hasDeadlines, insertDeadlines } from "./deadlines.ts";
-import { countLeased, holdLanes, leasedIn, noteLeases, noteLeasesSync } from "./execution/lane-room.ts";
-import type { NewRun } from "./run.ts";
-import { startedAtOnce } from "./started-detail.ts";
+import { countLeased, holdLanes, leasedIn, noteLeases, noteLeasesSync } from "./execution/lane-rows.ts";
+import { type NewRun, startedAtOnce } from "./run.ts";
 
 export { gateColumns, isGated, passGates, passGatesSync, skippedRuns } from "./gates.ts";
 

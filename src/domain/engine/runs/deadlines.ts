@@ -1,4 +1,4 @@
-import type { Instant } from "../../../kit/clock.ts";
+import { type Instant, whenDue } from "../../../kit/clock.ts";
 import {
   type DueRows,
   environmentsDue,
@@ -9,9 +9,8 @@ import {
   workOn,
 } from "../../../kit/round-robin.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
-import { whenDue } from "../../../kit/when-due.ts";
 import type { Basics, Seams, Session } from "../../../store/store.ts";
-import type { RowOf } from "../../../store/tables/row.ts";
+import type { RowOf } from "../../../store/tables/index.ts";
 import { wakeSliceMax } from "./limits.ts";
 import type { NewRun, QueueHint } from "./run.ts";
 import { endRuns } from "./undo/end-runs.ts";

@@ -10,10 +10,9 @@ import { filterOfMessage } from "../attributes/wire.ts";
 import type { ConnectedWorkers } from "../serving/service.ts";
 import type { FailedTry, PastAttempt } from "./attempts.ts";
 import { cutRun, type WithCuts } from "./large-values.ts";
-import { logsJson, RunLogsShape, toLogsMessage } from "./logs/wire.ts";
 import type { Run, Step } from "./run.ts";
 import type { ListRunsInput, Runs, RunsPage } from "./service.ts";
-import { runStatusWord, toRunMessage, toStepMessage } from "./wire.ts";
+import { logsJson, RunLogsShape, runStatusWord, toLogsMessage, toRunMessage, toStepMessage } from "./wire.ts";
 
 const id = Type.String({ minLength: 1, maxLength: 200 });
 

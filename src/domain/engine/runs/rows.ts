@@ -1,16 +1,30 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { columnsOf } from "../../../kit/columns.ts";
-import { countOf } from "../../../kit/count-of.ts";
-import { column, type Sql, sql } from "../../../kit/sql.ts";
-import { containsIgnoringCase, searchCharsMax } from "../../../kit/sql-contains.ts";
+import { column, containsIgnoringCase, countOf, type Sql, searchCharsMax, sql } from "../../../kit/sql.ts";
 import { stepRowId } from "../../../kit/step-id.ts";
 import type { Seams, Store } from "../../../store/store.ts";
-import type { RowOf } from "../../../store/tables/row.ts";
-import { type AttributeRange, attributesOf, attributesOfRun, hasAttribute } from "./attributes/ranges.ts";
+import type { RowOf } from "../../../store/tables/index.ts";
+import {
+  type AttributeRange,
+  attributesOf,
+  attributesOfRun,
+  hasAttribute,
+} from "./attributes/attribute-rows.ts";
 import { neverWakesAt } from "./execution/commit-reports.ts";
-import { markedRun, markedStep, type RedactedRow, type RedactedRunRow } from "./redacted.ts";
 import { type AskedStatus, statusOf, storedStatuses } from "./rules.ts";
-import type { CompletedStep, ExecutionState, Run, RunError, Step, StepStatus, StepType } from "./run.ts";
+import {
+  type CompletedStep,
+  type ExecutionState,
+  markedRun,
+  markedStep,
+  type RedactedRow,
+  type RedactedRunRow,
+  type Run,
+  type RunError,
+  type Step,
+  type StepStatus,
+  type StepType,
+} from "./run.ts";
 
 interface RunRow
   extends RedactedRunRow,

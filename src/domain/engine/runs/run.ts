@@ -1,5 +1,6 @@
 import type { Instant } from "../../../kit/clock.ts";
-import type { Redaction } from "../../../kit/redacted-mark.ts";
+import { type Redaction, redactedError, redactedMark } from "../../../kit/redact.ts";
+import { type Sql, sql } from "../../../kit/sql.ts";
 import type { NewAttribute, RunAttribute } from "../attributes/rules.ts";
 import type { FlowNotice, NewGate } from "../functions/start-options.ts";
 import type { StoredMatch } from "../waits/rules.ts";
@@ -300,4 +301,65 @@ export interface PutOff {
   /** Tries in a row, with this one. */
   tries: number;
   until: Instant;
+}
+
+// What the history says of a lease, built in the statement, where the values are:
+// {"attempt":2,"execution_seq":5,"worker_id":"w","deployment":"b"}.
+
+/** Names of workers hold no control characters, and deployments nothing that JSON escapes. */
+const worker = (lease: string, build: string): string =>
+  `COALESCE(',"worker_id":"' || replace(replace(${lease}.worker_id, '\\', '\\\\'), '"', '\\"') || '"', '')
+    || COALESCE(',"deployment":"' || ${build}.deployment || '"', '') || '}'`;
+
+/** `lease` names a row with the execution's columns, `build` one with the deployment of its worker. */
+export const startedDetail = (lease: string, build: string): Sql =>
+  sql.raw(
+    `'{"attempt":' || ${lease}.attempt || ',"execution_seq":' || ${lease}.execution_seq || ${worker(lease, build)}`,
+  );
+
+/** Of a run that is created with its lease. */
+export const startedAtOnce = (alias: string): Sql =>
+  sql.raw(`'{"attempt":1,"execution_seq":1' || ${worker(alias, alias)}`);
+
+export interface RedactedRow {
+  redacted_at: number | null;
+  redacted_by: string | null;
+}
+
+export interface RedactedRunRow extends RedactedRow {
+  /** Of the event that started it. */
+  event_redacted_at: number | null;
+  event_redacted_by: string | null;
+}
+
+const redactionOf = (at: number | null, by: string | null): Redaction | undefined =>
+  at === null ? undefined : { at, by };
+
+/** The stored values are null, so that queries see none: here marks stand where they were. */
+export function markedRun(run: Run, row: RedactedRunRow): Run {
+  const redacted = redactionOf(row.redacted_at, row.redacted_by);
+  const ofInput = redacted ?? redactionOf(row.event_redacted_at, row.event_redacted_by);
+  if (!ofInput) return run;
+  const input = run.input === null ? null : redactedMark(ofInput);
+  if (!redacted) return { ...run, input };
+  const value = redactedMark(redacted);
+  return {
+    ...{ ...run, redacted, input },
+    output: run.status === "completed" ? value : null,
+    error: run.status === "failed" ? redactedError(redacted) : null,
+    attributes: run.attributes.map(({ name }) => ({ name, value: { type: "text", value } })),
+  };
+}
+
+export function markedStep(step: Step, row: RedactedRow): Step {
+  const redacted = redactionOf(row.redacted_at, row.redacted_by);
+  if (!redacted) return step;
+  const value = redactedMark(redacted);
+  return {
+    ...{ ...step, redacted },
+    input: step.type === "invoke_function" ? value : null,
+    output: step.status === "completed" && step.type !== "sleep" ? value : null,
+    error: step.status === "failed" ? redactedError(redacted) : null,
+    originalOutput: step.patchedAt === null ? null : value,
+  };
 }

@@ -1,6 +1,4 @@
-import { cachedQuery } from "../../../kit/cached-query.ts";
 import { missing } from "../../../kit/fault.ts";
-import { fitting } from "../../../kit/fitting.ts";
 import {
   gaugeCountMax,
   gaugeKeptMs,
@@ -9,20 +7,19 @@ import {
   purgeSliceMax,
 } from "../../../kit/limits.ts";
 import type { Waker } from "../../../kit/loop.ts";
+import { fitting } from "../../../kit/slice-size.ts";
 import { unranked } from "../../../kit/step-id.ts";
+import { cachedQuery } from "../../../kit/ttl-cache.ts";
 import type { Basics, Session, Store } from "../../../store/store.ts";
 import { sharedLane } from "../functions/rules.ts";
 import type { AttributeNames } from "./attributes/attribute-names.ts";
 import { openStates } from "./awaited/states.ts";
 import { type ChildrenDeps, openChildren } from "./children/children.ts";
 import { openDeadlines } from "./deadlines.ts";
-import { runsOfEvents } from "./event-runs.ts";
 import { type ClaimedRow, type ClaimInput, claimFlush } from "./execution/claim.ts";
 import { claimLimitedFlush, type LaneFound, type LimitedInput } from "./execution/claim-limited.ts";
-import { claimPacedFlush } from "./execution/claim-paced.ts";
-import { claimPinnedFlush } from "./execution/claim-pinned.ts";
+import { claimPacedFlush, claimPinnedFlush } from "./execution/claim-paced.ts";
 import { neverWakesAt } from "./execution/commit-reports.ts";
-import { noteDeviations, type ReportedDeviations } from "./execution/deviations.ts";
 import { adoptRuns, forgetLanes, limitedFunctions, lookAtLanes } from "./execution/lane-rows.ts";
 import {
   ackExecution,
@@ -35,31 +32,33 @@ import {
   renewLeases,
 } from "./execution/leases.ts";
 import { openPutOff, wasDenied } from "./execution/put-off.ts";
-import { noteRefusal, type ReportRefusal } from "./execution/refusal.ts";
+import {
+  noteDeviations,
+  noteRefusal,
+  type ReportedDeviations,
+  type ReportRefusal,
+  whyRefused,
+} from "./execution/refusal.ts";
 import { openReports, type ReportsDeps } from "./execution/report-queue.ts";
-import { whyRefused } from "./execution/why-refused.ts";
 import { forgetGates } from "./gates.ts";
 import { cutStep, stepsTooLarge, type WithCuts } from "./large-values.ts";
 import { laneIdleMsMax, stepsAtOnceMax, stepsBytesMax, wakeSliceMax } from "./limits.ts";
-import { type ListRunsInput, listRuns, type RunsPage } from "./list-runs.ts";
-import { FirstRooms } from "./logs/first-rooms.ts";
-import type { EndedRun, RunObservers } from "./observer.ts";
+import { type ListRunsInput, listRuns, type RunsPage, runsOfEvents } from "./list-runs.ts";
+import { FirstRooms } from "./logs/lines-to-store.ts";
+import { type EndedRun, openTally, type RunObservers } from "./observer.ts";
 import { type OutputsDeps, openOutputs } from "./outputs/outputs.ts";
 import * as rows from "./rows.ts";
 import type { CompletedStep, Fence, Run, Step, TerminalStatus } from "./run.ts";
 import { openSignals } from "./signals/signals.ts";
 import { publishReportedSteps, type StepMoves } from "./step-moves.ts";
 import { openStory } from "./story.ts";
-import { openTally } from "./tally.ts";
-import { endRuns } from "./undo/end-runs.ts";
-import type { RunEnd } from "./undo/ending.ts";
-import { compareAgain } from "./waits/compare-again.ts";
+import { endRuns, type RunEnd } from "./undo/end-runs.ts";
+import { compareAgain } from "./waits/drop-waits.ts";
 import { openMatcher } from "./waits/matcher.ts";
 import { rankMet } from "./waits/rank-met.ts";
 import { cancelQueued } from "./wakes/due.ts";
 import { finishResumes } from "./wakes/finish-resumes.ts";
-import { openWakeLooks } from "./wakes/wake-looks.ts";
-import { openWakes } from "./wakes/wake-work.ts";
+import { openWakeLooks, openWakes } from "./wakes/wake-work.ts";
 
 export type { ListRunsInput, RunsPage };
 

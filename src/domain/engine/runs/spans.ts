@@ -1,9 +1,8 @@
 import type { Log } from "../../../kit/log.ts";
 import { column, sql } from "../../../kit/sql.ts";
-import type { Tracer } from "../../../kit/trace.ts";
-import { spanIdOf, traceIn } from "../../../kit/trace-context.ts";
+import { spanIdOf, type Tracer, traceIn } from "../../../kit/trace.ts";
 import type { Store } from "../../../store/store.ts";
-import type { RowOf } from "../../../store/tables/row.ts";
+import type { RowOf } from "../../../store/tables/index.ts";
 import { spanRunsMax, spanStepsMax, spansWaitingMax } from "./limits.ts";
 
 interface TracedRun extends RowOf<"runs", "id, environment_id, status, attempt, created_at, ended_at"> {

@@ -1,9 +1,12 @@
-import type { MessageInitShape } from "@bufbuild/protobuf";
+import type { JsonObject, MessageInitShape } from "@bufbuild/protobuf";
+import { Type } from "@sinclair/typebox";
+import { GetRunLogsResponseSchema } from "../../../gen/svc/v1/svc_pb.ts";
 import {
   type ErrorSchema,
   ExecutionMode,
   RunAttemptSchema,
   type RunAttributeSchema,
+  RunLogLineSchema,
   RunSchema,
   RunStatus as RunStatusWire,
   StepSchema,
@@ -12,13 +15,14 @@ import {
   StepType as StepTypeWire,
 } from "../../../gen/svc/v1/types_pb.ts";
 import type { Instant } from "../../../kit/clock.ts";
-import { fieldsFor } from "../../../kit/message-fields.ts";
-import type { Redaction } from "../../../kit/redacted-mark.ts";
+import { fieldsFor, shapeOf } from "../../../kit/message-shape.ts";
+import type { Redaction } from "../../../kit/redact.ts";
 import { payload, timestampOf } from "../../../kit/wkt.ts";
 import type { RunAttribute } from "../attributes/rules.ts";
 import type { FailedTry, PastAttempt } from "./attempts.ts";
 import type { WithCuts } from "./large-values.ts";
 import type { ErrorCause, Run, RunError, RunStatus, Step, StepStatus, StepType } from "./run.ts";
+import type { WrittenLines } from "./story.ts";
 
 export const runStatusWire: Record<RunStatus, RunStatusWire> = {
   waiting_for_capacity: RunStatusWire.WAITING_FOR_CAPACITY,
@@ -163,3 +167,28 @@ export function toStepMessage(
     tryLog: (step.failedTries ?? []).map(toTryMessage),
   };
 }
+
+const Line = shapeOf(RunLogLineSchema, { absent: "fields step" });
+
+export const RunLogsShape = shapeOf(GetRunLogsResponseSchema, { own: { lines: Type.Array(Line) } });
+
+export const logsJson = ({ lines, leftOut, cursor }: WrittenLines) => ({
+  lines: lines.map(({ workerId, ...line }) => ({ ...line, worker_id: workerId })),
+  left_out: leftOut,
+  cursor,
+});
+
+export const toLogsMessage = ({
+  lines,
+  leftOut,
+  cursor,
+}: WrittenLines): MessageInitShape<typeof GetRunLogsResponseSchema> => ({
+  lines: lines.map(({ at, fields, step = "", ...line }) => ({
+    ...line,
+    step,
+    at: timestampOf(Date.parse(at)),
+    ...(fields && { fields: fields as JsonObject }),
+  })),
+  leftOut,
+  cursor,
+});

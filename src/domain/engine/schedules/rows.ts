@@ -1,6 +1,6 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { columnsOf } from "../../../kit/columns.ts";
-import { storedKey } from "../../../kit/idempotency-key.ts";
+import { storedKey } from "../../../kit/key-claims.ts";
 import {
   type DueRows,
   environmentsDue,

@@ -1,16 +1,19 @@
 import { type Clock, type Instant, rfc3339 } from "../../../kit/clock.ts";
 import { Fault } from "../../../kit/fault.ts";
+import { integrityRowsMax, overdueMs } from "../../../kit/limits.ts";
 import { countTurns, roundRobin, type SharedWork, type Slice } from "../../../kit/round-robin.ts";
+import { sql } from "../../../kit/sql.ts";
 import { noTracer, type Tracer } from "../../../kit/trace.ts";
 import type { LeaderWrite, Store } from "../../../store/store.ts";
+import { violationsOf } from "../../record/integrity/rules.ts";
+import type { IntegrityCheck } from "../../record/integrity/service.ts";
 import { cronSource } from "../emit/rules.ts";
 import type { Events } from "../emit/service.ts";
 import { statusOf } from "../runs/rules.ts";
 import type { ExecutionState, RunStatus } from "../runs/run.ts";
-import { recordMissed } from "./missed.ts";
 import * as rows from "./rows.ts";
 import { type DueSlots, dueSlots, nameOf, planOf } from "./rules.ts";
-import { openScheduleSync, type ScheduleSyncDeps, scheduleSliceMax } from "./sync.ts";
+import { openScheduleSync, recordMissed, type ScheduleSyncDeps, scheduleSliceMax } from "./sync.ts";
 
 /** A schedule as callers see it. */
 export interface ShownSchedule {
@@ -226,3 +229,36 @@ export function openSchedules(deps: SchedulesDeps) {
     },
   };
 }
+
+/** The ledger of each schedule adds up, and no slot passes unseen. */
+export const scheduleChecks = (store: Store, clock: { now(): Instant }): IntegrityCheck[] => [
+  {
+    name: "cron.ledger",
+    about: "Schedules whose slots are not all either fired or missed.",
+    run: async (environmentId) =>
+      violationsOf(
+        await store.all<{
+          id: string;
+          at: Instant;
+        }>(sql`SELECT function_id || ':' || place AS id, updated_at AS at,
+            expected_count AS expected, fired_count AS fired, missed_count AS missed
+          FROM (SELECT * FROM schedules WHERE environment_id = ${environmentId} LIMIT ${integrityRowsMax}) s
+          WHERE expected_count <> fired_count + missed_count`),
+      ),
+  },
+  {
+    name: "cron.overdue",
+    about: "Schedules whose next slot passed without anyone firing or missing it.",
+    run: async (environmentId) => {
+      const late = clock.now() - overdueMs;
+      return violationsOf(
+        await store.all<{
+          id: string;
+          at: Instant;
+        }>(sql`SELECT function_id || ':' || place AS id, next_at AS at
+          FROM (SELECT * FROM schedules WHERE environment_id = ${environmentId} LIMIT ${integrityRowsMax}) s
+          WHERE next_at <= ${late}`),
+      );
+    },
+  },
+];

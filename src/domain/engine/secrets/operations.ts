@@ -1,8 +1,7 @@
 import { Type } from "@sinclair/typebox";
+import { recordJson, stated } from "../../../kit/cases.ts";
 import { described, shape } from "../../../kit/described.ts";
 import { listed, type Operation, unary } from "../../../kit/operation.ts";
-import { recordJson } from "../../../kit/record-json.ts";
-import { stated } from "../../../kit/stated.ts";
 import type { SecretRow, Secrets } from "./service.ts";
 
 const text = Type.String({ maxLength: 4_000 });

@@ -1,9 +1,9 @@
 import { type InCamelCase, inCamelCase } from "../../../kit/cases.ts";
 import type { Instant } from "../../../kit/clock.ts";
-import { readAs } from "../../../kit/read-as.ts";
+import { readAs } from "../../../kit/columns.ts";
 import { sql } from "../../../kit/sql.ts";
 import type { Session, StoreReader } from "../../../store/store.ts";
-import type { RowOf } from "../../../store/tables/row.ts";
+import type { RowOf } from "../../../store/tables/index.ts";
 
 const names = "id, environment_id, name, revision, description, sealed, created_at, updated_at";
 const fields = sql.raw(names);

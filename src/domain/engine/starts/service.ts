@@ -1,5 +1,5 @@
 import { Fault, invalid } from "../../../kit/fault.ts";
-import { keyOf } from "../../../kit/idempotency-key.ts";
+import { keyOf } from "../../../kit/key-claims.ts";
 import type { Call } from "../../../kit/operation.ts";
 import { jsonText } from "../../../kit/payload-json.ts";
 import { draftOf, type EmitInput, noteStarts } from "../emit/rules.ts";

@@ -2,7 +2,7 @@ import type { Instant } from "../../../kit/clock.ts";
 import { sql } from "../../../kit/sql.ts";
 import { stepRowId, unranked } from "../../../kit/step-id.ts";
 import type { Session, StoreReader } from "../../../store/store.ts";
-import type { RowOf } from "../../../store/tables/row.ts";
+import type { RowOf } from "../../../store/tables/index.ts";
 
 export type SteeredRunRow = RowOf<
   "runs",

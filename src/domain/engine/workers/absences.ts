@@ -1,10 +1,10 @@
 import type { Instant } from "../../../kit/clock.ts";
 import type { Basics } from "../../../store/store.ts";
-import type { GiveBack } from "../dispatch/give-back.ts";
+import type { GiveBack } from "../dispatch/dispatcher.ts";
 import { holderEnding, jobIdOf, leaseDoubtShare } from "../jobs/rules.ts";
 import type { Runs } from "../runs/service.ts";
-import type { LeaseTerms } from "./lease-terms.ts";
 import { lostJobsMax, onTheWayMs } from "./limits.ts";
+import type { LeaseTerms } from "./registration.ts";
 import type { WorkerRecord } from "./rows.ts";
 
 /** When polls of three workers end within a second, the network broke, and no worker counts as dead. */

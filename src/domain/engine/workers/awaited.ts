@@ -6,7 +6,7 @@ import { invalid } from "../../../kit/fault.ts";
 import { isRunId } from "../../../kit/ids.ts";
 import { isEntityId } from "../../log/streams/rules.ts";
 import { requireBucketNameAt, requireKeyAt } from "../../state/kv/rules.ts";
-import type { WaitCondition } from "../runs/execution/report-outcome.ts";
+import type { WaitCondition } from "../runs/execution/execution-change.ts";
 import {
   type Match,
   placeOfBucket,

@@ -2,14 +2,20 @@ import { type Static, Type } from "@sinclair/typebox";
 import { actionsThatShow, shownFunctions } from "../../../gate/things.ts";
 import { WorkerService } from "../../../gen/svc/v1/worker_pb.ts";
 import { described, maybe, shape } from "../../../kit/described.ts";
-import { checkedPerItem } from "../../../kit/item-check.ts";
+import { checkedPerItem } from "../../../kit/explain.ts";
 import { reportBytesMax } from "../../../kit/limits.ts";
 import { duplex, listedById, rpcDuplex, type Thing, unary } from "../../../kit/operation.ts";
 import { version } from "../../../kit/version.ts";
 import { type AssignedJob, assignmentJson } from "../jobs/rules.ts";
-import { cancelledField, heldField, leaseFields } from "./lease-terms.ts";
 import { leaseIn } from "./refused-report.ts";
-import { Registration, registrationOf, workerJson } from "./registration.ts";
+import {
+  cancelledField,
+  heldField,
+  leaseFields,
+  Registration,
+  registrationOf,
+  workerJson,
+} from "./registration.ts";
 import { ackFields, reportFields } from "./report-body.ts";
 import { functionThing, isServing, rightsOf, type Serving, servedThings } from "./rights.ts";
 import type { ExchangeAnswer, ExchangeResult, Workers } from "./service.ts";

@@ -1,9 +1,8 @@
 import type { Fault } from "../../../kit/fault.ts";
 import type { Store } from "../../../store/store.ts";
 import type { AssignedJob, Job } from "../jobs/rules.ts";
-import type { LeaseTerms } from "./lease-terms.ts";
 import type { UnreadReport } from "./refused-report.ts";
-import type { RegisterWorkerInput } from "./registration.ts";
+import type { LeaseTerms, RegisterWorkerInput } from "./registration.ts";
 import type { LiveWorker, RegisteredWorker } from "./registry.ts";
 import type { ReportBody } from "./report-body.ts";
 import type { Rights } from "./rights.ts";

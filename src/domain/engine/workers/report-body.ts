@@ -1,15 +1,15 @@
 import { type Static, Type } from "@sinclair/typebox";
 import { maybe, shape } from "../../../kit/described.ts";
+import { checker } from "../../../kit/explain.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
-import { checker } from "../../../kit/item-check.ts";
 import { sleepMsMax } from "../../../kit/limits.ts";
 import { requireStepId, stepIdBytesMax } from "../../../kit/step-id.ts";
 import { ReportedAttributes, readReported } from "../attributes/rules.ts";
 import { leaseHashOf, runOfJob, workerInstant } from "../jobs/rules.ts";
 import { attemptLinesMax, lineBytesMax, readLogs } from "../logs/rules.ts";
 import type { ReportedFailure } from "../runs/attempts.ts";
+import type { ReportOutcome } from "../runs/execution/execution-change.ts";
 import type { ReportedStep, RunReport } from "../runs/execution/report.ts";
-import type { ReportOutcome } from "../runs/execution/report-outcome.ts";
 import type { DeviatingStep, Fence, RunError } from "../runs/run.ts";
 import { deviationsMax, openWaitsMax, progressStepsMax, stepTriesMax } from "./limits.ts";
 import { errorTexts, jsonText, plainText } from "./texts.ts";

@@ -10,7 +10,7 @@ import { lastRefused, sendable, type UnreadReport, unlessLost } from "./refused-
 import { checkReport, type ReportBody, readDeviations, readFence, readReport } from "./report-body.ts";
 import type { Rights } from "./rights.ts";
 import type { WorkerRecord } from "./rows.ts";
-import { knowsFailedSteps } from "./sdk-versions.ts";
+import { knowsFailedSteps } from "./rules.ts";
 
 type Told = Parameters<Runs["noteDeviations"]>[0];
 

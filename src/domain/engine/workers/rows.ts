@@ -1,11 +1,9 @@
 import { inCamelCase } from "../../../kit/cases.ts";
 import type { Instant } from "../../../kit/clock.ts";
-import { columnsOf } from "../../../kit/columns.ts";
-import { countOf } from "../../../kit/count-of.ts";
-import { readAs } from "../../../kit/read-as.ts";
-import { sql } from "../../../kit/sql.ts";
+import { columnsOf, readAs } from "../../../kit/columns.ts";
+import { countOf, sql } from "../../../kit/sql.ts";
 import type { Session, Store } from "../../../store/store.ts";
-import type { RowOf } from "../../../store/tables/row.ts";
+import type { RowOf } from "../../../store/tables/index.ts";
 
 export type WorkerRecord = ReturnType<typeof toWorker>;
 

@@ -1,4 +1,3 @@
-import { cachedQuery } from "../../../kit/cached-query.ts";
 import type { Instant } from "../../../kit/clock.ts";
 import { invalid } from "../../../kit/fault.ts";
 import {
@@ -9,26 +8,24 @@ import {
   workerSilenceMsMax,
 } from "../../../kit/limits.ts";
 import type { Counter } from "../../../kit/metrics.ts";
+import { cachedQuery } from "../../../kit/ttl-cache.ts";
 import type { Basics, Session } from "../../../store/store.ts";
-import type { Dispatcher } from "../dispatch/dispatcher.ts";
-import type { GiveBack } from "../dispatch/give-back.ts";
+import type { Dispatcher, GiveBack } from "../dispatch/dispatcher.ts";
 import type { PollRequest } from "../dispatch/queues.ts";
 import type { DefinitionsCache } from "../functions/definition.ts";
 import { type AssignedJob, type Job, runOfJob } from "../jobs/rules.ts";
 import type { Runs } from "../runs/service.ts";
 import type { ConnectedWorkers } from "../serving/service.ts";
 import { Absences } from "./absences.ts";
-import { openWorkerFrames, type WorkerFrame } from "./frames.ts";
-import { leaseTermsOf } from "./lease-terms.ts";
 import { exchangeReportsMax } from "./limits.ts";
 import type { Workers } from "./port.ts";
-import { registrationOf } from "./registration.ts";
-import { WorkerRegistry } from "./registry.ts";
+import { leaseTermsOf, registrationOf } from "./registration.ts";
+import { openWorkerFrames, type WorkerFrame, WorkerRegistry } from "./registry.ts";
 import { WorkerReports } from "./reports.ts";
 import { type Rights, requireServing } from "./rights.ts";
 import type { WorkerRecord } from "./rows.ts";
 import * as rows from "./rows.ts";
-import { stepsFor } from "./sdk-versions.ts";
+import { stepsFor } from "./rules.ts";
 import { openWorkerStreams } from "./stream/connections.ts";
 
 /**

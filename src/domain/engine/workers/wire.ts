@@ -18,7 +18,7 @@ import {
   payloadLevelsMax,
   storedJson,
 } from "../../../kit/payload-json.ts";
-import { traceparentOf } from "../../../kit/trace-context.ts";
+import { traceparentOf } from "../../../kit/trace.ts";
 import { instantOf, isJsonObject, jsonOf, payload, timestampOf } from "../../../kit/wkt.ts";
 import type { AssignedJob, JobEvent } from "../jobs/rules.ts";
 import type { LeaseState } from "../runs/execution/leases.ts";

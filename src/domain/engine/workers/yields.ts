@@ -5,7 +5,7 @@ import { requireEventName } from "../../../kit/event-names.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
 import { functionIdBytesMax, sleepMsMax } from "../../../kit/limits.ts";
 import { requireStepId, stepIdBytesMax } from "../../../kit/step-id.ts";
-import type { AwaitedStep, ReportOutcome } from "../runs/execution/report-outcome.ts";
+import type { AwaitedStep, ReportOutcome } from "../runs/execution/execution-change.ts";
 import { requireSignalName, signalPlace } from "../waits/rules.ts";
 import {
   ConditionsShape,

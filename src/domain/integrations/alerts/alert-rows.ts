@@ -1,7 +1,7 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { column, sql } from "../../../kit/sql.ts";
 import type { Session, Store, StoreReader } from "../../../store/store.ts";
-import type { RowOf } from "../../../store/tables/row.ts";
+import type { RowOf } from "../../../store/tables/index.ts";
 import type { AlertFacts, MessageKind } from "./rules.ts";
 
 export interface AlertKey {

@@ -1,9 +1,12 @@
+import { type DescMessage, type MessageShape, toJson } from "@bufbuild/protobuf";
 import { type Static, Type } from "@sinclair/typebox";
 import { allThingsOf, thingsOf } from "../../../gate/things.ts";
 import {
+  AlertDeliverySchema,
   AlertRuleSchema,
   AlertSchema,
   AlertService,
+  AlertTargetSchema,
   ListAlertRulesResponseSchema,
   ListAlertsRequestSchema,
   ListAlertsResponseSchema,
@@ -11,6 +14,7 @@ import {
   SilenceAlertRuleRequestSchema,
   TestAlertRuleResponseSchema,
 } from "../../../gen/svc/v1/alert_pb.ts";
+import { rfc3339 } from "../../../kit/clock.ts";
 import { described } from "../../../kit/described.ts";
 import { shapeOf } from "../../../kit/message-shape.ts";
 import {
@@ -26,10 +30,58 @@ import {
 import { timeBound } from "../../../kit/page.ts";
 import { asSent } from "../../../kit/request.ts";
 import { messageOf } from "../../../kit/wkt.ts";
-import { type RuleRow, storedTargetsOf } from "./rule-rows.ts";
+import { boundsOf, type RuleRow, storedTargetsOf } from "./rule-rows.ts";
 import { type ConditionName, conditionOf } from "./rules.ts";
 import type { Alerts, ShownAlert } from "./service.ts";
-import { AlertShape, alertJson, inputOf, RuleShape, ruleJson, TargetShape } from "./wire.ts";
+
+const TargetShape = shapeOf(AlertTargetSchema, {
+  absent: "url secret",
+  own: { to: Type.Optional(Type.Array(Type.String(), { maxItems: 100 })) },
+});
+
+export const RuleShape = shapeOf(AlertRuleSchema, {
+  absent: "function_id share window_minutes minimum waiting_ms silenced_until",
+  own: { targets: Type.Array(TargetShape) },
+});
+
+const ruleJson = (row: RuleRow) => ({
+  ...{ name: row.name, condition: row.condition },
+  ...(row.function_id !== null && { function_id: row.function_id }),
+  ...boundsOf(row),
+  targets: storedTargetsOf(row).map(({ shown }) => ({ ...shown, ...(shown.to && { to: [...shown.to] }) })),
+  ...{ repeat_after_ms: row.repeat_after_ms, resolve_after_ms: row.resolve_after_ms },
+  ...(row.silenced_until !== null && { silenced_until: rfc3339(row.silenced_until) }),
+  ...{ created_at: rfc3339(row.created_at), updated_at: rfc3339(row.updated_at) },
+});
+
+const DeliveryShape = shapeOf(AlertDeliverySchema, { absent: "last_error sent_at" });
+
+export const AlertShape = shapeOf(AlertSchema, {
+  absent: "subject detail told_at resolved_at resolved_by",
+  own: { deliveries: Type.Array(DeliveryShape) },
+});
+
+const alertJson = ({ row, deliveries }: ShownAlert) => ({
+  ...{ id: row.id, rule: row.rule, condition: row.condition },
+  ...(row.subject !== "" && { subject: row.subject }),
+  ...(row.detail !== "" && { detail: row.detail }),
+  ...{ count: row.count, state: row.resolved_at === null ? "open" : "resolved" },
+  ...{ opened_at: rfc3339(row.opened_at), seen_at: rfc3339(row.seen_at) },
+  ...(row.told_at !== null && { told_at: rfc3339(row.told_at) }),
+  ...(row.resolved_at !== null && { resolved_at: rfc3339(row.resolved_at) }),
+  ...(row.resolved_by !== null && { resolved_by: row.resolved_by }),
+  deliveries: deliveries.map(({ shown, kind, state, attempts, last_error, sent_at }) => ({
+    ...{ target: shown, kind, state, attempts },
+    ...(last_error !== null && { last_error }),
+    ...(sent_at !== null && { sent_at: rfc3339(sent_at) }),
+  })),
+});
+
+/** A message as the JSON that REST takes. */
+const inputOf =
+  <Desc extends DescMessage, Input>(schema: Desc) =>
+  (message: MessageShape<Desc>): Input =>
+    toJson(schema, message, { useProtoFieldName: true }) as Input;
 
 const text = (description: string) => Type.Optional(Type.String({ maxLength: 2_048, description }));
 const ruleName = Type.String({ minLength: 1, maxLength: 200, description: "Name of the rule." });

@@ -2,7 +2,7 @@ import type { Instant } from "../../../kit/clock.ts";
 import { sql } from "../../../kit/sql.ts";
 import { storedJson } from "../../../kit/stored-json.ts";
 import type { Session, StoreReader } from "../../../store/store.ts";
-import type { RowOf } from "../../../store/tables/row.ts";
+import type { RowOf } from "../../../store/tables/index.ts";
 import type { ConditionName, RuleBounds, RuleTarget } from "./rules.ts";
 
 export interface RuleKey {

@@ -6,10 +6,23 @@ import type { Basics, LeaderWrite } from "../../../store/store.ts";
 import type { Keyring } from "../../access/keyring/service.ts";
 import * as alertRows from "./alert-rows.ts";
 import * as limits from "./limits.ts";
-import { getRule, type RuleRow } from "./rule-rows.ts";
+import { getRule, type RuleKey, type RuleRow } from "./rule-rows.ts";
 import { hashOf, lineOf, type RuleTarget } from "./rules.ts";
-import { openTargets } from "./targets.ts";
 import { type AlertMessage, openTell, type TellDeps, type UntakenMessage } from "./tell.ts";
+
+/** What targets are sealed for: the sealed text opens in no other row. */
+export const placeOf = ({ environment_id, name }: RuleKey): string => `alert_rule/${environment_id}/${name}`;
+
+export function openTargets(keyring: Pick<Keyring, "unseal">) {
+  return async (rule: RuleKey & Pick<RuleRow, "sealed">): Promise<RuleTarget[]> => {
+    try {
+      return JSON.parse(await keyring.unseal(placeOf(rule), rule.sealed)) as RuleTarget[];
+    } catch (cause) {
+      const text = `the targets of alert rule ${rule.name} cannot be read: put it again`;
+      throw new Fault("failed_precondition", text, { cause });
+    }
+  };
+}
 
 /**
  * A look of an environment with 1,000 targets takes 7 to 12 ms, and each end of a message asks for one. The

@@ -19,9 +19,8 @@ import {
   type RuleTarget,
   shownTarget,
 } from "./rules.ts";
-import type { SendAlerts } from "./sender.ts";
+import { openTargets, placeOf, type SendAlerts } from "./sender.ts";
 import { messagesOf, toldFrom } from "./state.ts";
-import { openTargets, placeOf } from "./targets.ts";
 
 export interface AlertsDeps extends Basics<"store" | "clock"> {
   keyring: Pick<Keyring, "seal" | "unseal" | "writeSealed">;

@@ -4,7 +4,7 @@ import type { Ids } from "../../../kit/ids.ts";
 import { pageOffset, pageSize } from "../../../kit/page.ts";
 import type { Basics, Session } from "../../../store/store.ts";
 import type { Keyring } from "../../access/keyring/service.ts";
-import type { Past } from "../../log/core/past.ts";
+import type { Past } from "../../log/core/feed-reader.ts";
 import { parsePattern, readFilter } from "../../realtime/pubsub/rules.ts";
 import { insertLetter } from "./letter-rows.ts";
 import { endpointSecretBytes, endpointsMax } from "./limits.ts";

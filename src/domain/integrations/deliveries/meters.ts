@@ -1,5 +1,5 @@
-import { cachedQuery } from "../../../kit/cached-query.ts";
 import { gaugeKeptMs, gaugeWaitMsMax } from "../../../kit/limits.ts";
+import { cachedQuery } from "../../../kit/ttl-cache.ts";
 import type { Basics } from "../../../store/store.ts";
 import { countAllLetters } from "./letter-rows.ts";
 import { countsByStatus } from "./rows.ts";

@@ -6,7 +6,7 @@ import {
   WebhookEndpointService,
 } from "../../../gen/svc/v1/webhook_pb.ts";
 import { Fault } from "../../../kit/fault.ts";
-import { fieldsFor } from "../../../kit/message-fields.ts";
+import { fieldsFor } from "../../../kit/message-shape.ts";
 import {
   listed,
   listedById,

@@ -6,13 +6,11 @@ import { pageOffset, pageSize, readNameCursor, writeNameCursor } from "../../../
 import type { Basics, Store } from "../../../store/store.ts";
 import type { Keyring } from "../../access/keyring/service.ts";
 import type { Events } from "../../engine/emit/service.ts";
-import { bodyOf, storedDataOf } from "./content.ts";
-import { eventDraft, nameIn } from "./event-draft.ts";
-import { configIn, type HeldSource, secretsOf } from "./held-sources.ts";
+import { bodyOf, eventDraft, nameIn, storedDataOf } from "./content.ts";
 import { listedBodyCharsMax } from "./limits.ts";
 import * as rows from "./rows.ts";
 import { deliveryStatuses } from "./rules.ts";
-import type { SourceChange } from "./source-changes.ts";
+import { configIn, type HeldSource, type SourceChange, secretsOf } from "./source-changes.ts";
 import { verify } from "./verify.ts";
 
 export type { DeliveryRow } from "./rows.ts";

@@ -2,6 +2,7 @@ import { type Static, Type } from "@sinclair/typebox";
 import { hiderOfEvents } from "../../../gate/things.ts";
 import { WebhookService, WebhookVerifyConfigSchema } from "../../../gen/svc/v1/webhook_pb.ts";
 import { withoutPlace } from "../../../kit/bounded-look.ts";
+import { stated } from "../../../kit/cases.ts";
 import { described, maybe } from "../../../kit/described.ts";
 import {
   type Call,
@@ -15,7 +16,6 @@ import {
   unary,
 } from "../../../kit/operation.ts";
 import { requestOf, sentShape } from "../../../kit/request.ts";
-import { stated } from "../../../kit/stated.ts";
 import { instantOf } from "../../../kit/wkt.ts";
 import { emitThings, readThings } from "./rules.ts";
 import type { DeliveryRow, Webhooks } from "./service.ts";

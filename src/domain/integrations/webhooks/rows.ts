@@ -8,11 +8,10 @@ import {
   lookThrough,
 } from "../../../kit/bounded-look.ts";
 import type { Instant } from "../../../kit/clock.ts";
-import { countOf } from "../../../kit/count-of.ts";
 import { idempotencyKeptMs, webhookKeyKeptMs } from "../../../kit/limits.ts";
-import { type Sql, sql } from "../../../kit/sql.ts";
+import { countOf, type Sql, sql } from "../../../kit/sql.ts";
 import type { Session, StoreReader } from "../../../store/store.ts";
-import type { RowOf } from "../../../store/tables/row.ts";
+import type { RowOf } from "../../../store/tables/index.ts";
 import { flowDeliveriesMax } from "./limits.ts";
 
 export interface SourceRow

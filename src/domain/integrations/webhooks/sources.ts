@@ -1,23 +1,18 @@
 import { Fault, invalid, missing } from "../../../kit/fault.ts";
 import { pageOffset, pageSize } from "../../../kit/page.ts";
-import { configIn, placeOf, secretsOf } from "./held-sources.ts";
 import { webhookSourcesMax } from "./limits.ts";
-import {
-  configOf,
-  emptyConfig,
-  type PresetName,
-  presetNames,
-  presets,
-  type VerifyConfig,
-} from "./presets.ts";
 import * as rows from "./rows.ts";
 import * as rules from "./rules.ts";
+import { configOf, emptyConfig, type PresetName, presetNames, presets, type VerifyConfig } from "./rules.ts";
 import {
+  configIn,
   type ExpectedTime,
   newToken,
   openChange,
   openSourceSecrets,
+  placeOf,
   type ShownSource,
+  secretsOf,
   type WebhookSourcesDeps,
 } from "./source-changes.ts";
 

@@ -1,11 +1,9 @@
 import type { Clock } from "../../../kit/clock.ts";
 import { invalid } from "../../../kit/fault.ts";
 import type { Keyring } from "../../access/keyring/service.ts";
-import { bodyOf, type WebhookContent } from "./content.ts";
-import { nameIn } from "./event-draft.ts";
-import { configIn, secretsOf } from "./held-sources.ts";
-import { configOf, emptyConfig, type VerifyConfig } from "./presets.ts";
-import { requireConfig, requireSecret } from "./rules.ts";
+import { bodyOf, nameIn, type WebhookContent } from "./content.ts";
+import { configOf, emptyConfig, requireConfig, requireSecret, type VerifyConfig } from "./rules.ts";
+import { configIn, secretsOf } from "./source-changes.ts";
 import type { WebhookSources } from "./sources.ts";
 import { dedupIdOf, type NamedSecret, verify } from "./verify.ts";
 

@@ -2,7 +2,7 @@ import { createHash, createHmac, timingSafeEqual } from "node:crypto";
 import type { Instant } from "../../../kit/clock.ts";
 import { bodyOf, formPairs, headerIn, isForm, textAt, type WebhookContent } from "./content.ts";
 import { signaturesMax, toleranceSecondsDefault } from "./limits.ts";
-import type { VerifyConfig } from "./presets.ts";
+import type { VerifyConfig } from "./rules.ts";
 
 /** Which secret a signature fitted; `none` where there is no secret to verify with. */
 export type SignatureKey = "current" | "prev" | "none" | "invalid";

@@ -4,13 +4,13 @@ import {
   type WebhookVerifyConfig,
 } from "../../../gen/svc/v1/webhook_pb.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
-import { fieldsFor } from "../../../kit/message-fields.ts";
+import { fieldsFor } from "../../../kit/message-shape.ts";
 import { asSent } from "../../../kit/request.ts";
 import { timestampOf } from "../../../kit/wkt.ts";
 import type { Received } from "./ingest/service.ts";
 import type { DeliveryList, DeliveryRow, WebhookFlow } from "./kept-deliveries.ts";
 import { listedBodyCharsMax } from "./limits.ts";
-import type { VerifyConfig } from "./presets.ts";
+import type { VerifyConfig } from "./rules.ts";
 import type { ShownSource, SourceRow } from "./sources.ts";
 import type { Trial } from "./trial.ts";
 import { uncovered } from "./verify.ts";

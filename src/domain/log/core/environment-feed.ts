@@ -1,5 +1,5 @@
 import { Fault } from "../../../kit/fault.ts";
-import { ReadAheadSize } from "../../../kit/read-ahead-size.ts";
+import { ReadAheadSize } from "../../../kit/slice-size.ts";
 import type { FeedReader, FeedsDeps, LogEntry, LogHint } from "./feed-reader.ts";
 import type { LogPosition } from "./rows.ts";
 

@@ -1,4 +1,4 @@
-import { feedSliceMax } from "../../../kit/read-ahead-size.ts";
+import { feedSliceMax } from "../../../kit/slice-size.ts";
 import { EnvironmentFeed, type OpenFeeds } from "./environment-feed.ts";
 import type { FeedReader, FeedsDeps, LogEntry } from "./feed-reader.ts";
 import type { LoggedEvent } from "./rows.ts";

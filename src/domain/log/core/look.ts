@@ -1,7 +1,6 @@
 import { countCap } from "../../../kit/limits.ts";
 import type { Cursor } from "../../../kit/page.ts";
-import { type Sql, sql } from "../../../kit/sql.ts";
-import { containsIgnoringCase, looksWithin } from "../../../kit/sql-contains.ts";
+import { containsIgnoringCase, looksWithin, type Sql, sql } from "../../../kit/sql.ts";
 import type { Store } from "../../../store/store.ts";
 import { conditions, conditionsBeside, type EventFilter, namesMax, namesScanCap } from "./rows.ts";
 

@@ -1,6 +1,5 @@
 import type { Instant } from "../../../kit/clock.ts";
-import { column, type Sql, sql } from "../../../kit/sql.ts";
-import { containsIgnoringCase } from "../../../kit/sql-contains.ts";
+import { column, containsIgnoringCase, type Sql, sql } from "../../../kit/sql.ts";
 import type { StoredEvent } from "../../../kit/stored-event.ts";
 import type { Store } from "../../../store/store.ts";
 

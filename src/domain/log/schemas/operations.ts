@@ -1,26 +1,70 @@
+import type { MessageInitShape } from "@bufbuild/protobuf";
 import { type Static, Type } from "@sinclair/typebox";
 import {
   CheckEnforcementResponseSchema,
   EventSchemaService,
+  type GetSchemaResponseSchema,
+  type SchemaInfoSchema,
   TestUpcastResponseSchema,
 } from "../../../gen/svc/v1/event_schema_pb.ts";
+import { rfc3339 } from "../../../kit/clock.ts";
 import { described, shape } from "../../../kit/described.ts";
 import { shapeOf } from "../../../kit/message-shape.ts";
 import { listed, nothing, type Operation, rpc, type Thing, unary } from "../../../kit/operation.ts";
+import { storedJson } from "../../../kit/payload-json.ts";
 import { asRest } from "../../../kit/request.ts";
-import { dataOf } from "../../../kit/wkt.ts";
+import { dataOf, messageOf, payload, timestampOf } from "../../../kit/wkt.ts";
 import { schemaModes } from "./rules.ts";
-import type { SchemaCheck, SchemaHead, Schemas } from "./service.ts";
-import {
-  enforcementJson,
-  headJson,
-  schemaJson,
-  toEnforcement,
-  toInfo,
-  toSchema,
-  toUpcasted,
-  upcastedJson,
-} from "./wire.ts";
+import type { Enforcement, SchemaCheck, SchemaHead, SchemaRow, Schemas, Upcasted } from "./service.ts";
+
+const toHead = ({ event_name, version, description, created_at }: SchemaHead) => ({
+  ...{ eventName: event_name, version, description },
+  createdAt: timestampOf(created_at),
+});
+
+const toInfo: (head: SchemaHead) => MessageInitShape<typeof SchemaInfoSchema> = toHead;
+
+const toSchema = (row: SchemaRow): MessageInitShape<typeof GetSchemaResponseSchema> => ({
+  ...toHead(row),
+  schemaJson: row.schema_json,
+});
+
+const headJson = ({ event_name, version, hash, description, created_at }: SchemaHead) => ({
+  ...{ event_name, version, hash, description },
+  created_at: rfc3339(created_at),
+});
+
+const schemaJson = (row: SchemaRow) => ({ ...headJson(row), schema: storedJson(row.schema_json) });
+
+const toUpcasted = ({ data, steps }: Upcasted): MessageInitShape<typeof TestUpcastResponseSchema> => ({
+  ...payload("data", "dataValue", JSON.stringify(data)),
+  stepsApplied: steps,
+});
+
+const upcastedJson = ({ data, steps }: Upcasted) => ({
+  success: true,
+  data,
+  steps_applied: steps.map(({ fromVersion, toVersion, description }) => ({
+    ...{ from_version: fromVersion, to_version: toVersion, description },
+  })),
+});
+
+const enforcementJson = ({ mode, schemas, trafficWindowHours, totalCount }: Enforcement) => ({
+  mode,
+  traffic_window_hours: trafficWindowHours,
+  total_schemas: totalCount,
+  schemas: schemas.map((check) => ({
+    ...{ event_name: check.eventName, version: check.version, schema_hash: check.schemaHash },
+    ...{ asserts: check.asserts, compile_error: check.compileError },
+    traffic: check.traffic.map(({ version, schemaHash, count }) => ({
+      ...{ version, schema_hash: schemaHash, count },
+    })),
+    traffic_truncated: check.trafficTruncated,
+  })),
+});
+
+const toEnforcement = (found: Enforcement) =>
+  messageOf(CheckEnforcementResponseSchema)(enforcementJson(found));
 
 const text = Type.String();
 const whole = Type.Integer();

@@ -1,9 +1,8 @@
 import type { Instant } from "../../../kit/clock.ts";
-import { countOf } from "../../../kit/count-of.ts";
 import type { Cursor } from "../../../kit/page.ts";
-import { type Sql, sql } from "../../../kit/sql.ts";
+import { countOf, type Sql, sql } from "../../../kit/sql.ts";
 import type { Session, StoreReader } from "../../../store/store.ts";
-import type { RowOf } from "../../../store/tables/row.ts";
+import type { RowOf } from "../../../store/tables/index.ts";
 import type { SchemaMode } from "./rules.ts";
 
 export interface SchemaRow

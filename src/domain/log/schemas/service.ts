@@ -7,7 +7,6 @@ import { compileInSteps, SchemaError } from "../../../kit/json-schema/json-schem
 import { pageSize } from "../../../kit/page.ts";
 import { requirePayload, storedJson } from "../../../kit/payload-json.ts";
 import type { Basics, Session } from "../../../store/store.ts";
-import { type UpcastChain, upcastChain } from "./chain.ts";
 import { checkEnforcement } from "./enforcement.ts";
 import {
   schemasBytesMax,
@@ -21,12 +20,12 @@ import {
 import type { SchemaRow } from "./rows.ts";
 import * as rows from "./rows.ts";
 import { type RegisterSchemaInput, requireRegistrable, requireVersion, type SchemaMode } from "./rules.ts";
-import { upcastOf } from "./upcast.ts";
+import { type UpcastChain, upcastChain, upcastOf } from "./upcast.ts";
 
-export type { Upcasted, UpcastStep } from "./chain.ts";
 export type { Enforcement, SchemaCheck } from "./enforcement.ts";
 export type { EventSchemas, GovernedEvent, SchemaMark, SchemaVerdict } from "./governed.ts";
 export type { SchemaHead, SchemaRow } from "./rows.ts";
+export type { Upcasted, UpcastStep } from "./upcast.ts";
 
 export interface ListSchemasInput {
   eventName: string | undefined;

@@ -24,8 +24,14 @@ import {
   type StreamAppend,
   type StreamEventInput,
 } from "./rules.ts";
-import { requireReadable, withoutHidden } from "./screened.ts";
-import type { Emitted, StreamInfo, StreamPage, Streams } from "./service.ts";
+import {
+  type Emitted,
+  requireReadable,
+  type StreamInfo,
+  type StreamPage,
+  type Streams,
+  withoutHidden,
+} from "./service.ts";
 import {
   fromAppend,
   fromBatchBody,

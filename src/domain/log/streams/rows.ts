@@ -15,10 +15,9 @@ import {
   sliceOf,
   type WorkScope,
 } from "../../../kit/round-robin.ts";
-import { type Sql, sql } from "../../../kit/sql.ts";
-import { containsIgnoringCase, looksWithin } from "../../../kit/sql-contains.ts";
+import { containsIgnoringCase, looksWithin, type Sql, sql } from "../../../kit/sql.ts";
 import type { Session, Store } from "../../../store/store.ts";
-import type { RowOf } from "../../../store/tables/row.ts";
+import type { RowOf } from "../../../store/tables/index.ts";
 import { type Direction, snapshotsKeptMax } from "./rules.ts";
 
 /** An entity's stream. */

@@ -1,12 +1,17 @@
+import { screenOfKinds, thingsOf, thingsOfEvent } from "../../../gate/things.ts";
 import type { Instant } from "../../../kit/clock.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
-import { purgeSliceMax } from "../../../kit/limits.ts";
+import { integrityEnvironmentsMax, purgeSliceMax } from "../../../kit/limits.ts";
+import type { Call } from "../../../kit/operation.ts";
 import { roundRobin, type Slice, workOn } from "../../../kit/round-robin.ts";
+import { sql } from "../../../kit/sql.ts";
 import type { Basics, LeaderWrite, Session, Store } from "../../../store/store.ts";
 import type { EventDraft } from "../../engine/emit/rules.ts";
 import type { EmitOrigin, Emitted, Events } from "../../engine/emit/service.ts";
 import type { ForgetBytes } from "../../engine/quotas/service.ts";
-import type { EventRun } from "../../engine/runs/event-runs.ts";
+import type { EventRun } from "../../engine/runs/list-runs.ts";
+import { violationsOf } from "../../record/integrity/rules.ts";
+import type { IntegrityCheck } from "../../record/integrity/service.ts";
 import * as rows from "./rows.ts";
 import { isEntityId } from "./rules.ts";
 import {
@@ -178,4 +183,72 @@ async function purgeDeleted(deps: StreamsDeps, write: LeaderWrite): Promise<void
     purged = 0;
     await roundRobin([work], { clock, limit: purgedAtOnce });
   } while (purged > 0);
+}
+
+/** Streams of one look, and the newest versions of each that are compared: an index has all that is read. */
+const streamsAtOnce = 200;
+const versionsCompared = 50;
+
+interface StreamLook {
+  entity_id: string;
+  version: number;
+  at: number;
+  /** The version of its last event; null when it has none. */
+  last: number | null;
+  /** The lowest version of its newest events. */
+  lowest: number | null;
+}
+
+const ofStream = sql.raw("v.environment_id = s.environment_id AND v.entity_id = s.entity_id");
+
+/** Walks over the streams of an environment: the version of each is compared with its newest events. */
+export function streamsCheck(store: Pick<Store, "all">): IntegrityCheck {
+  /** The last stream that was looked at, by environment. */
+  const walks = new Map<string, string>();
+  const isWell = ({ version, last, lowest }: StreamLook) =>
+    last === version && lowest === Math.max(1, version - versionsCompared + 1);
+  return {
+    name: "streams.heads",
+    about: `Streams whose version is not that of their last event, or with a gap in their newest ${versionsCompared}: another ${streamsAtOnce} streams each time.`,
+    async run(environmentId) {
+      const after = walks.get(environmentId) ?? "";
+      const looked = await store.all<StreamLook>(sql`SELECT s.entity_id, s.version, s.updated_at AS at,
+          (SELECT max(v.entity_version) FROM events v WHERE ${ofStream}) AS last,
+          (SELECT min(n.entity_version) FROM (SELECT v.entity_version FROM events v WHERE ${ofStream}
+            ORDER BY v.entity_version DESC LIMIT ${versionsCompared}) n) AS lowest
+        FROM (SELECT environment_id, entity_id, version, updated_at FROM streams
+          WHERE environment_id = ${environmentId} AND entity_id > ${after}
+          ORDER BY entity_id LIMIT ${streamsAtOnce}) s ORDER BY s.entity_id`);
+      const broken = looked.filter((stream) => !isWell(stream));
+      walks.delete(environmentId);
+      if (walks.size >= integrityEnvironmentsMax) walks.delete(walks.keys().next().value!);
+      // It stays where something is broken, so that this is seen until it is put right.
+      if (broken.length > 0) walks.set(environmentId, after);
+      else if (looked.length === streamsAtOnce) walks.set(environmentId, looked.at(-1)!.entity_id);
+      return violationsOf(broken.map(({ entity_id, ...rest }) => ({ id: entity_id, ...rest })));
+    },
+  };
+}
+
+/** Throws the refusal of an event of the page: folding a stream takes all events, so none is left out. */
+export async function requireReadable({ events }: StreamPage, call: Pick<Call, "screen">): Promise<void> {
+  const screen = await screenOfKinds(call, "event");
+  for (const event of screen ? events : []) {
+    const refused = await screen!.refusalOf(thingsOfEvent(event));
+    if (refused) throw refused;
+  }
+}
+
+/** Leaves out the events and the runs that deny policies keep from the caller. */
+export async function withoutHidden(page: HistoryPage, call: Pick<Call, "screen">): Promise<HistoryPage> {
+  const screen = await screenOfKinds(call, "event", "run");
+  if (!screen) return page;
+  const entries = [];
+  for (const { event, runs } of page.entries) {
+    if (await screen.refusalOf(thingsOfEvent(event))) continue;
+    const allowed = [];
+    for (const run of runs) if (!(await screen.refusalOf(thingsOf("run", run.id)))) allowed.push(run);
+    entries.push({ event, runs: allowed });
+  }
+  return { ...page, entries };
 }

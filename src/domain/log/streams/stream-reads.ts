@@ -2,10 +2,10 @@ import { boundedPageOf, looksMax } from "../../../kit/bounded-look.ts";
 import type { Instant } from "../../../kit/clock.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
 import { pageSize, readNameCursor, writeNameCursor } from "../../../kit/page.ts";
-import { ReadAheadSize } from "../../../kit/read-ahead-size.ts";
-import { sizedCache } from "../../../kit/sized-cache.ts";
+import { ReadAheadSize } from "../../../kit/slice-size.ts";
+import { sizedCache } from "../../../kit/ttl-cache.ts";
 import type { Basics, Store } from "../../../store/store.ts";
-import type { EventRun } from "../../engine/runs/event-runs.ts";
+import type { EventRun } from "../../engine/runs/list-runs.ts";
 import type { Runs } from "../../engine/runs/service.ts";
 import * as rows from "./rows.ts";
 import {

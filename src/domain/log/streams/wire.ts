@@ -8,7 +8,7 @@ import {
   StreamEventSchema,
 } from "../../../gen/svc/v1/entity_stream_pb.ts";
 import { type Instant, rfc3339 } from "../../../kit/clock.ts";
-import { fieldsFor } from "../../../kit/message-fields.ts";
+import { fieldsFor } from "../../../kit/message-shape.ts";
 import { storedJson } from "../../../kit/payload-json.ts";
 import {
   type DataMessage,

@@ -2,7 +2,7 @@ import type { Instant } from "../../../kit/clock.ts";
 import { columnsOf } from "../../../kit/columns.ts";
 import { column, sql } from "../../../kit/sql.ts";
 import type { Flush, SyncSession } from "../../../store/store.ts";
-import { noteBytes, noteGrown } from "../../engine/quotas/charge.ts";
+import { noteBytes, noteGrown } from "../../engine/quotas/rows.ts";
 import {
   type Appended,
   type AppendLog,

@@ -1,6 +1,5 @@
 import type { Store } from "../../../store/store.ts";
-import type { LogReads } from "../core/feed-reader.ts";
-import type { Past } from "../core/past.ts";
+import type { LogReads, Past } from "../core/feed-reader.ts";
 import { messagesAfter, messagesAt, newestMessages, type TopicMessage, topicHeads } from "./rows.ts";
 
 export type { TopicMessage } from "./rows.ts";

@@ -1,11 +1,10 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { columnsOf } from "../../../kit/columns.ts";
-import { countOf } from "../../../kit/count-of.ts";
 import { countCap } from "../../../kit/limits.ts";
-import { column, type Sql, sql } from "../../../kit/sql.ts";
+import { column, countOf, type Sql, sql } from "../../../kit/sql.ts";
 import type { Session, Store } from "../../../store/store.ts";
-import type { RowOf } from "../../../store/tables/row.ts";
-import { noteGrown } from "../../engine/quotas/charge.ts";
+import type { RowOf } from "../../../store/tables/index.ts";
+import { noteGrown } from "../../engine/quotas/rows.ts";
 
 /** A stored message. `data` and `metadata` are JSON text. */
 export type TopicMessage = RowOf<"topic_messages", "id, position, topic, data, metadata, at">;

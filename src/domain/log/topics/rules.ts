@@ -1,5 +1,5 @@
 import { requireEventName } from "../../../kit/event-names.ts";
-import { keyOf } from "../../../kit/idempotency-key.ts";
+import { keyOf } from "../../../kit/key-claims.ts";
 import { jsonText } from "../../../kit/payload-json.ts";
 
 /** What a caller publishes, before it is checked. */

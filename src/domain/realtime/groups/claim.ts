@@ -2,7 +2,7 @@ import type { Instant } from "../../../kit/clock.ts";
 import { columnsOf } from "../../../kit/columns.ts";
 import { column, sql } from "../../../kit/sql.ts";
 import type { Session } from "../../../store/store.ts";
-import type { RowOf } from "../../../store/tables/row.ts";
+import type { RowOf } from "../../../store/tables/index.ts";
 import type { GivenUpDelivery } from "./given-up.ts";
 import { groupLossesMax } from "./limits.ts";
 import { type GroupKey, type GroupRow, holdGroup, whereGroup } from "./rows.ts";

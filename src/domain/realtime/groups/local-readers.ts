@@ -1,12 +1,11 @@
 import { Fault, missing } from "../../../kit/fault.ts";
 import type { Basics } from "../../../store/store.ts";
-import type { Sources } from "../pubsub/source.ts";
+import type { Sources } from "../pubsub/delivery.ts";
 import type { Acks, GroupChange } from "./ack.ts";
 import type { GivenUpDeps } from "./given-up.ts";
 import { GroupReader } from "./group-reader.ts";
 import { groupSliceMax } from "./limits.ts";
-import type { GroupMember } from "./member.ts";
-import { removeMember } from "./member-rows.ts";
+import { type GroupMember, removeMember } from "./member.ts";
 import { type GroupRow, groupsNow } from "./rows.ts";
 
 export interface LocalReadersDeps extends Basics<"store" | "clock" | "log" | "watch">, GivenUpDeps {

@@ -1,10 +1,9 @@
 import { breather } from "../../../kit/breather.ts";
 import type { CelProgram } from "../../../kit/cel/cel.ts";
 import type { Clock } from "../../../kit/clock.ts";
-import { ReadAheadSize } from "../../../kit/read-ahead-size.ts";
-import type { Delivery } from "../pubsub/delivery.ts";
+import { ReadAheadSize } from "../../../kit/slice-size.ts";
+import type { Delivery, Source, SourceEntry } from "../pubsub/delivery.ts";
 import { charsOf, type Pattern, parsePattern, readFilter, wantedOf } from "../pubsub/rules.ts";
-import type { Source, SourceEntry } from "../pubsub/source.ts";
 import { groupAheadMax, groupReadMs } from "./limits.ts";
 import type { GroupRow } from "./rows.ts";
 

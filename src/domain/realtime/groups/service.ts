@@ -1,32 +1,38 @@
 import { Type } from "@sinclair/typebox";
 import type { Bus } from "../../../bus/bus.ts";
+import type { Instant } from "../../../kit/clock.ts";
 import { Fault, invalid, missing } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
+import { integrityRowsMax } from "../../../kit/limits.ts";
 import { countedPage, pageSize } from "../../../kit/page.ts";
+import { sql } from "../../../kit/sql.ts";
 import type { LeaderWrite, Store } from "../../../store/store.ts";
+import type { ConsumersOf } from "../../log/topics/service.ts";
+import { violationsOf } from "../../record/integrity/rules.ts";
+import type { IntegrityCheck } from "../../record/integrity/service.ts";
 import type { OutboxEntry, PermitName } from "../../record/outbox/service.ts";
 import type { GroupAnnouncer } from "../pubsub/moved-frames.ts";
-import type { AckVerdict, GroupChange } from "./ack.ts";
-import { openAcks } from "./ack.ts";
+import { matchesTokens, parsePattern, tokensOf } from "../pubsub/rules.ts";
+import { type AckVerdict, type GroupChange, openAcks } from "./ack.ts";
 import { changed, changesOf, type GroupInput, type GroupName, keyOf } from "./definition.ts";
 import { redeliver } from "./given-up.ts";
-import { keptUntil } from "./heartbeats.ts";
-import { type GroupInside, insideOf } from "./inside.ts";
-import { forgetLapsed } from "./lapsed-groups.ts";
 import { groupDelayMsMax } from "./limits.ts";
 import type { LocalReadersDeps } from "./local-readers.ts";
 import type { GroupSubscriber } from "./member.ts";
-import { type JoinedMember, openGroupMembership } from "./membership.ts";
-import { createGroup, type NewGroup } from "./new-group.ts";
+import { type JoinedMember, keptUntil, openGroupMembership } from "./membership.ts";
+import { createGroup, forgetLapsed, type NewGroup } from "./new-group.ts";
 import {
   countGroups,
   deleteGroup,
+  type GroupInside,
   type GroupKey,
   type GroupRow,
   type GroupStatus,
   getGroup,
   getListed,
+  groupsOnTopics,
   holdGroup,
+  insideOf,
   type ListedGroup,
   listGroups,
   updateSettings,
@@ -306,3 +312,42 @@ function readCursor(cursor: string): { namespace: string; name: string } {
   }
   throw invalid("cursor", "is not a cursor of this list");
 }
+
+/** Finds the consumer groups that read a topic, for the counts in the topic's record. */
+export const openTopicConsumers =
+  (store: Pick<Store, "all">): ConsumersOf =>
+  async (environmentId) => {
+    const groups = (await groupsOnTopics(store, environmentId)).map(
+      ({ pattern, position, member_count }) => ({
+        tokens: parsePattern(pattern).tokens,
+        reader: { position, memberCount: member_count },
+      }),
+    );
+    return (topic) => {
+      const tokens = tokensOf(`topic:${topic}`);
+      return groups.flatMap((group) => (matchesTokens(group.tokens, tokens) ? group.reader : []));
+    };
+  };
+
+/** A group whose position is beyond the end of its log would skip the entries that are logged next. */
+export const groupCheck = (store: Pick<Store, "all">): IntegrityCheck => ({
+  name: "groups.position",
+  about:
+    "Consumer groups whose position is beyond the end of their log, or that hold deliveries beyond their position.",
+  run: async (environmentId) =>
+    violationsOf(
+      await store.all<{
+        id: string;
+        at: Instant;
+      }>(sql`SELECT namespace || '/' || name AS id, updated_at AS at, position, last, held
+        FROM (SELECT g.namespace, g.name, g.updated_at, g.position,
+            (CASE WHEN g.log = 'events'
+              THEN (SELECT h.position FROM heads h WHERE h.environment_id = ${environmentId})
+              ELSE (SELECT t.position FROM topic_heads t WHERE t.environment_id = ${environmentId}) END) AS last,
+            (SELECT max(d.position) FROM group_deliveries d WHERE d.environment_id = ${environmentId}
+              AND d.group_id = g.id) AS held
+          FROM consumer_groups g WHERE g.environment_id = ${environmentId}
+          ORDER BY g.namespace, g.name LIMIT ${integrityRowsMax}) looked
+        WHERE position > COALESCE(last, 0) OR held > position`),
+    ),
+});

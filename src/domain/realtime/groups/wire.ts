@@ -7,7 +7,7 @@ import {
   ConsumerGroupStatus,
 } from "../../../gen/svc/v1/pubsub_pb.ts";
 import { invalid } from "../../../kit/fault.ts";
-import { fieldsFor } from "../../../kit/message-fields.ts";
+import { fieldsFor } from "../../../kit/message-shape.ts";
 import { storedJson } from "../../../kit/payload-json.ts";
 import { timestampOf } from "../../../kit/wkt.ts";
 import type { GroupInput, ListedGroup, ShownGroup } from "./service.ts";

@@ -1,14 +1,55 @@
+import { breather } from "../../../kit/breather.ts";
+import { CelBudget, type CelProgram } from "../../../kit/cel/cel.ts";
+import type { Clock } from "../../../kit/clock.ts";
 import { Fault } from "../../../kit/fault.ts";
-import { ReadAheadSize } from "../../../kit/read-ahead-size.ts";
+import { ReadAheadSize } from "../../../kit/slice-size.ts";
 import type { Store } from "../../../store/store.ts";
 import type { ChannelSpec } from "./channel.ts";
-import { Delivery } from "./delivery.ts";
-import type { Effort } from "./effort.ts";
+import { Delivery, type Source } from "./delivery.ts";
 import { replayMax, replayScanMax } from "./limits.ts";
 import { notesOf } from "./rows.ts";
 import { charsOf, literalName, matchesTokens, tokensOf, wantedOf } from "./rules.ts";
 import { frameOfNote } from "./run-frames.ts";
-import type { Source } from "./source.ts";
+
+/**
+ * Cost limit of the filter of one replay, in items as `kit/cel/cel-bounds.ts` counts them; each event adds a
+ * little.
+ */
+export const replayItemsMax = 250_000;
+const itemsAnEvent = 100;
+
+/** The computing of one subscription's replay: in bursts, and bounded where it has a filter. */
+export type Effort = ReturnType<typeof openEffort>;
+
+export interface EffortOptions {
+  environmentId: string;
+  clock: Pick<Clock, "elapsed" | "sleep">;
+  filter: CelProgram | undefined;
+}
+
+export function openEffort({ environmentId, clock, filter }: EffortOptions) {
+  // Large events take time to read and to write without any filter.
+  const breathe = breather(clock, environmentId);
+  if (!filter) return { breathe, next: () => undefined, check() {} };
+  const budget = new CelBudget(replayItemsMax);
+  return {
+    breathe,
+    /** The budget for the next event; undefined without a filter. */
+    next(): CelBudget | undefined {
+      budget.grant(itemsAnEvent);
+      return budget;
+    },
+    /** Throws `resource_exhausted` when the budget is used up. */
+    check() {
+      if (!budget.isUsedUp) return;
+      throw new Fault(
+        "resource_exhausted",
+        `filter: cost limit of ${replayItemsMax} items for the replay exceeded; replay fewer events, or use a simpler filter`,
+        { field: "filter", code: "LIMIT_EXCEEDED" },
+      );
+    },
+  };
+}
 
 const sliceFirst = 8;
 /**

@@ -1,13 +1,11 @@
 import type { Clock } from "../../../kit/clock.ts";
 import type { Fault } from "../../../kit/fault.ts";
-import { newestOf } from "./catch-up.ts";
+import { newestOf, openEffort } from "./catch-up.ts";
 import type { ChannelSpec, Member } from "./channel.ts";
 import type { GroupVerdict, Subscription } from "./channel-subscription.ts";
-import type { Delivery } from "./delivery.ts";
-import { openEffort } from "./effort.ts";
+import type { Delivery, Sources } from "./delivery.ts";
 import type { SubscriptionOptions } from "./options.ts";
 import { logNameOf } from "./shared-hubs.ts";
-import type { Sources } from "./source.ts";
 
 export type GroupSubscriptionOptions = SubscriptionOptions & { group: string };
 

@@ -8,10 +8,9 @@ import {
   type LateMember,
   type Member,
 } from "./channel.ts";
-import { Delivery, positionDelivery, type TopicDelivery } from "./delivery.ts";
+import { Delivery, positionDelivery, type SourceEntry, type TopicDelivery } from "./delivery.ts";
 import type { Frame, FrameKind, Frames } from "./frames.ts";
 import { frameKindsOf, tokensOf } from "./rules.ts";
-import type { SourceEntry } from "./source.ts";
 import { type Judge, openJudge, tooMuch, type Verdicts } from "./verdicts.ts";
 
 /*
@@ -32,8 +31,8 @@ import { type Judge, openJudge, tooMuch, type Verdicts } from "./verdicts.ts";
  * What is checked where:
  *   - The caller may have the pattern: by the gate before `PubSub.subscribe`, and again by the reauthorizer.
  *   - Deny policies on single deliveries: `screening.ts`. A member with any is apart, never on a broadcast.
- *   - Start and epoch: `start-position.ts`, before the subscription is accepted. Expiry later: `catchUp`.
- *   - Work of filters: `verdicts.ts` for new entries, `effort.ts` for a replay.
+ *   - Start and epoch: `service.ts`, before the subscription is accepted. Expiry later: `catchUp`.
+ *   - Work of filters: `verdicts.ts` for new entries, `catch-up.ts` for a replay.
  */
 
 /**

@@ -3,7 +3,7 @@ import type { NewEvent } from "../../engine/emit/new-event.ts";
 import type { FunctionFrame } from "../../engine/functions/definition.ts";
 import type { CronFrame } from "../../engine/schedules/rules.ts";
 import type { SecretFrame } from "../../engine/secrets/service.ts";
-import type { WorkerFrame } from "../../engine/workers/frames.ts";
+import type { WorkerFrame } from "../../engine/workers/registry.ts";
 import type { StreamFrame } from "../../log/streams/service.ts";
 import type { OutboxFrame } from "../../record/outbox/service.ts";
 import type { Frames } from "./frames.ts";

@@ -1,7 +1,7 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import type { Store } from "../../../store/store.ts";
-import type { RowOf } from "../../../store/tables/row.ts";
+import type { RowOf } from "../../../store/tables/index.ts";
 import { announcedHistoryTypes } from "./rules.ts";
 
 /** A row of a run's history that becomes a frame, joined with the run as it is now. */

@@ -2,9 +2,8 @@ import { type Clock, type Instant, rfc3339 } from "../../../kit/clock.ts";
 import type { Basics } from "../../../store/store.ts";
 import type { NewRun, RunError } from "../../engine/runs/run.ts";
 import type { FrameTopic } from "./frame-things.ts";
-import type { Frames } from "./frames.ts";
+import { type Frames, openLookupQueue } from "./frames.ts";
 import { endsWaitingMax, frameSliceMax, quickRunMs, replayMax } from "./limits.ts";
-import { openLookupQueue } from "./lookup-queue.ts";
 import { endsOf, lastNotesOf, notesOf, type RunNote } from "./rows.ts";
 import { runMoves, waitStates } from "./rules.ts";
 

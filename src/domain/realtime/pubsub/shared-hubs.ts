@@ -2,10 +2,10 @@ import type { LogName } from "../../../kit/sequence.ts";
 import type { Basics } from "../../../store/store.ts";
 import { isOfChanges } from "./changed-lists.ts";
 import type { ChannelSpec } from "./channel.ts";
+import type { Sources } from "./delivery.ts";
 import type { FrameKind, Frames } from "./frames.ts";
 import { Hub } from "./hub.ts";
 import { logOf } from "./rules.ts";
-import type { Sources } from "./source.ts";
 
 export interface SharedHubsDeps extends Basics<"clock" | "log"> {
   sources: Sources;

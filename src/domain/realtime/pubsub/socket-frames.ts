@@ -1,8 +1,7 @@
 import type { Static } from "@sinclair/typebox";
 import type { ValueError } from "@sinclair/typebox/errors";
 import { rfc3339 } from "../../../kit/clock.ts";
-import { compiled } from "../../../kit/compiled.ts";
-import { fieldOf } from "../../../kit/explain.ts";
+import { compiled, fieldOf } from "../../../kit/explain.ts";
 import type { Fault } from "../../../kit/fault.ts";
 import type { ChannelSpec, Start } from "./channel.ts";
 import type { Delivery } from "./delivery.ts";

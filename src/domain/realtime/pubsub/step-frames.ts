@@ -4,11 +4,10 @@ import type { Log } from "../../../kit/log.ts";
 import { column, sql } from "../../../kit/sql.ts";
 import { stepRowId } from "../../../kit/step-id.ts";
 import type { Store } from "../../../store/store.ts";
-import type { RowOf } from "../../../store/tables/row.ts";
+import type { RowOf } from "../../../store/tables/index.ts";
 import type { RunError } from "../../engine/runs/run.ts";
 import type { StepMove, StepMoves } from "../../engine/runs/step-moves.ts";
-import type { Frames } from "./frames.ts";
-import { openLookupQueue } from "./lookup-queue.ts";
+import { type Frames, openLookupQueue } from "./frames.ts";
 
 /** Steps of one look: few, because each row carries its output. */
 const stepsSliceMax = 100;

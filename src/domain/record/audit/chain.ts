@@ -1,11 +1,113 @@
+import { irnOf } from "../../../gate/resource.ts";
 import type { Instant } from "../../../kit/clock.ts";
 import { purgeSliceMax } from "../../../kit/limits.ts";
 import { type Session, type Store, StoreError } from "../../../store/store.ts";
-import { ChainHeads } from "./heads.ts";
-import { linked, mismatchEntry } from "./links.ts";
+import type { StoredRow } from "./rows.ts";
 import * as rows from "./rows.ts";
 import type { AuditEntry, AuditHead } from "./rules.ts";
+import * as rules from "./rules.ts";
 import { type AuditKeys, type NotedRow, type Verified, verifyChain } from "./verify.ts";
+
+/** The row that says that a head was not what this installation had signed. */
+const mismatchEntry = (
+  orgId: string,
+  reason: string,
+  { id, at }: { id: string; at: Instant },
+): AuditEntry => ({
+  id,
+  orgId,
+  at,
+  eventType: rules.mismatchEvent,
+  operation: "audit.append",
+  action: "",
+  reads: false,
+  environmentId: "",
+  resourceType: "audit",
+  resourceId: "*",
+  allowed: true,
+  rule: "",
+  outcome: "ok",
+  callerKind: "system",
+  callerId: "",
+  roles: [],
+  impersonatedOrgId: "",
+  requestId: "",
+  payload: JSON.stringify({ reason }),
+  removed: "",
+});
+
+/** The rows behind a head: each carries the hash of the row before it, under a secret of the keyring. */
+function linked(
+  key: { id: string; secret: string },
+  head: AuditHead,
+  entries: readonly AuditEntry[],
+  projects: ReadonlyMap<string, string>,
+): StoredRow[] {
+  const { id: keyId, secret } = key;
+  let { sequence, hash } = head;
+  return entries.map(({ resourceType, resourceId, roles, ...entry }) => {
+    const { orgId, environmentId } = entry;
+    const resource = irnOf({
+      orgId,
+      projectId: projects.get(environmentId) ?? "*",
+      type: resourceType,
+      environmentId: environmentId || "*",
+      environmentName: "",
+      id: resourceId,
+    });
+    sequence++;
+    const row = { ...entry, resource, roles: JSON.stringify(roles), sequence, keyId };
+    hash = rules.rowHash(secret, hash, row);
+    return { ...row, hash };
+  });
+}
+
+/** Signs the heads of chains, and tells which stored head cannot be trusted. */
+class ChainHeads {
+  readonly #keys: AuditKeys;
+  /** How far each chain had come when this node last saw it: a head that is older was put back. */
+  readonly #seen = new Map<string, number>();
+
+  constructor(keys: AuditKeys) {
+    this.#keys = keys;
+  }
+
+  wasSeen(orgId: string): boolean {
+    return this.#seen.has(orgId);
+  }
+
+  seenTo(orgId: string): number {
+    return this.#seen.get(orgId) ?? 0;
+  }
+
+  noteSeen({ orgId, sequence }: AuditHead): void {
+    this.#seen.set(orgId, sequence);
+  }
+
+  signed(head: Omit<AuditHead, "signature" | "keyId">): AuditHead {
+    const { id, secret } = this.#keys.current();
+    const whole = { ...head, keyId: id };
+    return { ...whole, signature: rules.headSignature(secret, whole) };
+  }
+
+  /** What is wrong with a head, by its signature and by what this node saw. */
+  whyNot(head: AuditHead): string | undefined {
+    const secret = this.#keys.find(head.keyId);
+    if (secret === undefined) return "the head is signed with a key that this installation never had";
+    if (!rules.sameText(rules.headSignature(secret, head), head.signature))
+      return "the head is not what was signed";
+    if (head.sequence < this.seenTo(head.orgId)) return "an older head was put back";
+    return undefined;
+  }
+
+  /** The same, and by the rows: `suspect` compares them even where nothing else asks for it. */
+  async whyDistrusted(session: Session, head: AuditHead, suspect: boolean): Promise<string | undefined> {
+    const reason = this.whyNot(head);
+    if (reason !== undefined || !(suspect || head.sequence === 0)) return reason;
+    const last = await rows.lastRow(session, head.orgId);
+    return last && last.sequence > head.sequence ? "an older head was put back" : undefined;
+  }
+}
 
 /** The project of an environment, for resource names. */
 export type ScopeOf = (environmentId: string) => Promise<{ projectId: string | null } | undefined>;

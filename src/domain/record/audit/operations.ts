@@ -1,14 +1,12 @@
 import { Type } from "@sinclair/typebox";
 import { AuditService } from "../../../gen/svc/v1/audit_pb.ts";
 import { actsForPlatform } from "../../../kit/caller.ts";
-import { inSnakeCase } from "../../../kit/cases.ts";
+import { inSnakeCase, recordJson, stated } from "../../../kit/cases.ts";
 import { parseRfc3339 } from "../../../kit/clock.ts";
 import { described, shape } from "../../../kit/described.ts";
 import { invalid, missing } from "../../../kit/fault.ts";
 import { type Call, type Operation, rpc, unary } from "../../../kit/operation.ts";
-import { recordJson } from "../../../kit/record-json.ts";
 import { asGiven } from "../../../kit/request.ts";
-import { stated } from "../../../kit/stated.ts";
 import { trailOperation } from "./rules.ts";
 import type { AuditPage, AuthAudit, Verified } from "./service.ts";
 import { auditEventJson, auditEventMessage, authTrailRpcJson } from "./wire.ts";

@@ -10,7 +10,7 @@ import type { Instant } from "../../../kit/clock.ts";
 import { columnsOf } from "../../../kit/columns.ts";
 import { column, sql } from "../../../kit/sql.ts";
 import type { Session, StoreReader } from "../../../store/store.ts";
-import type { RowOf } from "../../../store/tables/row.ts";
+import type { RowOf } from "../../../store/tables/index.ts";
 import type { AuditHead, AuditRow } from "./rules.ts";
 
 type AuditColumns = RowOf<"auth_audit">;

@@ -5,7 +5,7 @@ import { RunStatus } from "../../../gen/svc/v1/types_pb.ts";
 import { invalid } from "../../../kit/fault.ts";
 import { type Call, inJson, nothing, type Operation, rpc, unary } from "../../../kit/operation.ts";
 import { timeBound } from "../../../kit/page.ts";
-import type { Redaction } from "../../../kit/redacted-mark.ts";
+import type { Redaction } from "../../../kit/redact.ts";
 import { asGiven, requestOf } from "../../../kit/request.ts";
 import { aboutStep } from "../../../kit/step-id.ts";
 import { timestampOf } from "../../../kit/wkt.ts";

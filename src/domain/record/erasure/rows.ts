@@ -1,12 +1,12 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { columnsOf } from "../../../kit/columns.ts";
 import { runFailedEvent } from "../../../kit/event-names.ts";
-import { fitting } from "../../../kit/fitting.ts";
 import type { Cursor } from "../../../kit/page.ts";
-import type { Redaction } from "../../../kit/redacted-mark.ts";
+import type { Redaction } from "../../../kit/redact.ts";
+import { fitting } from "../../../kit/slice-size.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import type { Session, Store } from "../../../store/store.ts";
-import type { RowOf } from "../../../store/tables/row.ts";
+import type { RowOf } from "../../../store/tables/index.ts";
 import type { DeletedRuns, EndedStatus } from "./rules.ts";
 
 /**

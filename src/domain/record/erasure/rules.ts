@@ -1,4 +1,4 @@
-import { type Redaction, redactedError, redactedMark } from "../../../kit/redacted-mark.ts";
+import { type Redaction, redactedError, redactedMark } from "../../../kit/redact.ts";
 import { storedJson } from "../../../kit/stored-json.ts";
 
 /** Which runs go together. */

@@ -1,7 +1,7 @@
 import { Fault, missing } from "../../../kit/fault.ts";
 import { inTurn } from "../../../kit/in-turn.ts";
 import type { Cursor } from "../../../kit/page.ts";
-import type { Redaction } from "../../../kit/redacted-mark.ts";
+import type { Redaction } from "../../../kit/redact.ts";
 import { SliceSize } from "../../../kit/slice-size.ts";
 import { runOfStep, stepRowId } from "../../../kit/step-id.ts";
 import type { Basics, Session } from "../../../store/store.ts";

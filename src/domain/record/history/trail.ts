@@ -1,7 +1,7 @@
 import type { BoundedPage } from "../../../kit/bounded-look.ts";
+import { stated } from "../../../kit/cases.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
 import { pageSize, readCursor, timeBound, writeCursor } from "../../../kit/page.ts";
-import { stated } from "../../../kit/stated.ts";
 import type { Store } from "../../../store/store.ts";
 import type { Run } from "../../engine/runs/run.ts";
 import * as rows from "./rows.ts";

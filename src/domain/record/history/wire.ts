@@ -7,7 +7,7 @@ import type {
 import { inCamelCase, snakeCase } from "../../../kit/cases.ts";
 import { type Instant, rfc3339 } from "../../../kit/clock.ts";
 import { type CutValue, cutValues } from "../../../kit/cut-values.ts";
-import { fieldsFor } from "../../../kit/message-fields.ts";
+import { fieldsFor } from "../../../kit/message-shape.ts";
 import { timestampOf } from "../../../kit/wkt.ts";
 import { isSignificant, summaryOf } from "./rules.ts";
 import type { RunState, TimelineEvent, Trail } from "./service.ts";

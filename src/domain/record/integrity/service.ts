@@ -1,10 +1,40 @@
-import { cachedQuery } from "../../../kit/cached-query.ts";
 import type { Clock, Instant } from "../../../kit/clock.ts";
 import { missing } from "../../../kit/fault.ts";
 import { integrityEnvironmentsMax } from "../../../kit/limits.ts";
-import type { Basics, LeaderWrite, Store } from "../../../store/store.ts";
-import * as rows from "./rows.ts";
+import { sql } from "../../../kit/sql.ts";
+import { cachedQuery } from "../../../kit/ttl-cache.ts";
+import type { Basics, LeaderWrite, Session, Store } from "../../../store/store.ts";
 import { headViolations, type Offender, type Violations } from "./rules.ts";
+
+export interface Healing {
+  name: string;
+  healed: number;
+  last_at: number;
+}
+
+const healingsOf = (store: Store, environmentId: string): Promise<Healing[]> =>
+  store.all(sql`SELECT name, healed, last_at FROM healings WHERE environment_id = ${environmentId}`);
+
+const noteHealing = (
+  session: Session,
+  { environmentId, name, count, now }: { environmentId: string; name: string; count: number; now: Instant },
+): Promise<number> =>
+  session.run(sql`INSERT INTO healings (environment_id, name, healed, last_at)
+    VALUES (${environmentId}, ${name}, ${sql.bigint(count)}, ${sql.bigint(now)})
+    ON CONFLICT (environment_id, name) DO UPDATE SET healed = healings.healed + excluded.healed, last_at = excluded.last_at`);
+
+const environmentsAfter = (store: Store, after: string, limit: number): Promise<{ id: string }[]> =>
+  store.all(sql`SELECT id FROM environments WHERE id > ${after} ORDER BY id LIMIT ${limit}`);
+
+/** The end of a log as its head says it, and as its last event does. */
+const endsOf = (
+  store: Store,
+  environmentId: string,
+): Promise<{ position: number; retention_floor: number; last: number | null; at: number } | undefined> =>
+  store.one(sql`SELECT h.position, h.retention_floor, h.last_at AS at,
+      (SELECT v.position FROM events v WHERE v.environment_id = ${environmentId}
+        ORDER BY v.position DESC LIMIT 1) AS last
+    FROM heads h WHERE h.environment_id = ${environmentId}`);
 
 /** How long an integrity report is cached, and how long a caller waits for one. */
 const integrityKeptMs = 1_000;
@@ -83,7 +113,7 @@ export const logCheck = (store: Store): IntegrityCheck => ({
   name: "events.head",
   about: "Events that the end of the log does not count, or counts without having them.",
   async run(environmentId) {
-    const ends = await rows.endsOf(store, environmentId);
+    const ends = await endsOf(store, environmentId);
     if (!ends) return { count: 0, oldest: null };
     // When every event has expired there is no last event, and the floor is after the end.
     const last = ends.last ?? Math.min(ends.position, Math.max(0, ends.retention_floor - 1));
@@ -170,7 +200,7 @@ export function openIntegrity({ store, clock, log, metrics, checks }: IntegrityD
   }
 
   async function look(environmentId: string): Promise<IntegrityReport> {
-    const healings = new Map((await rows.healingsOf(store, environmentId)).map((row) => [row.name, row]));
+    const healings = new Map((await healingsOf(store, environmentId)).map((row) => [row.name, row]));
     const checked: CheckResult[] = [];
     for (const check of checks) {
       const healing = healings.get(check.name);
@@ -239,14 +269,14 @@ export function openIntegrity({ store, clock, log, metrics, checks }: IntegrityD
       const now = clock.now();
       if (counts.size > 0)
         await write(async (session) => {
-          for (const one of counts.values()) await rows.noteHealing(session, { ...one, now });
+          for (const one of counts.values()) await noteHealing(session, { ...one, now });
         });
     },
 
     async lookOnce() {
       // Broken invariants are checked in every round, so that a warning ends with its reason.
       for (const id of [...seen.keys()]) await look(id);
-      const slice = await rows.environmentsAfter(store, after, 20);
+      const slice = await environmentsAfter(store, after, 20);
       after = slice.length < 20 ? "" : (slice.at(-1)?.id ?? "");
       for (const { id } of slice) await look(id);
     },

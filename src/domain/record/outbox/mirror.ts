@@ -1,9 +1,9 @@
 import { BusError, type Mirror as BusMirror } from "../../../bus/bus.ts";
-import { cachedQuery } from "../../../kit/cached-query.ts";
 import { gaugeKeptMs, gaugeWaitMsMax } from "../../../kit/limits.ts";
-import { ReadAheadSize } from "../../../kit/read-ahead-size.ts";
+import { ReadAheadSize } from "../../../kit/slice-size.ts";
+import { cachedQuery } from "../../../kit/ttl-cache.ts";
 import type { Basics, LeaderWrite } from "../../../store/store.ts";
-import type { Past } from "../../log/core/past.ts";
+import type { Past } from "../../log/core/feed-reader.ts";
 import { mirrorCharactersMax, mirrorLogsMax, mirrorRoundMs, mirrorSliceMax } from "./limits.ts";
 import * as rows from "./rows.ts";
 import { type EntryDraft, type MirrorAddress, mirrorDrafts } from "./rules.ts";

@@ -1,9 +1,9 @@
 import { Type } from "@sinclair/typebox";
 import { actionsThatShow, screenOfKinds, thingsOfMessage } from "../../../gate/things.ts";
+import { namedEnvironment } from "../../../kit/caller.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
 import { described, shape } from "../../../kit/described.ts";
 import { invalid } from "../../../kit/fault.ts";
-import { namedEnvironment } from "../../../kit/named-environment.ts";
 import { type Call, listed, type Operation, type RestRequest, unary } from "../../../kit/operation.ts";
 import { deadLettersMax, deadLettersOffsetMax } from "./limits.ts";
 import type { HidesLetter, Outbox, OutboxEntry } from "./service.ts";

@@ -1,10 +1,104 @@
+import { BusError } from "../../../bus/bus.ts";
+import { gaugeKeptMs, gaugeWaitMsMax } from "../../../kit/limits.ts";
 import { roundRobin, type Slice, workOn } from "../../../kit/round-robin.ts";
+import { cachedQuery } from "../../../kit/ttl-cache.ts";
 import type { Basics, LeaderWrite } from "../../../store/store.ts";
-import { outboxSliceMax } from "./limits.ts";
-import type { OutboxMeters } from "./meters.ts";
+import { outboxErrorCharsMax, outboxSliceMax } from "./limits.ts";
+import type { OutboxRow } from "./rows.ts";
 import * as rows from "./rows.ts";
 import { deadFrame, type EntryKind, entryKinds, type OutboxFrame } from "./rules.ts";
-import { type TryOnce, textOf } from "./sender.ts";
+
+type OutboxMeters = ReturnType<typeof openOutboxMeters>;
+
+/** Counters of tries by kind, and gauges of what waits, which one query reads before the metrics are. */
+export function openOutboxMeters({ store, clock, metrics }: Basics<"store" | "clock" | "metrics">) {
+  const labels = ["kind"] as const;
+  const sent = metrics.counter({
+    name: "svc_outbox_told_total",
+    help: "Outbox entries that reached the bus.",
+    labels,
+  });
+  const refused = metrics.counter({
+    name: "svc_outbox_refused_total",
+    help: "Tries of outbox entries that were refused.",
+    labels,
+  });
+  const died = metrics.counter({
+    name: "svc_outbox_dead_lettered_total",
+    help: "Outbox entries that ran out of attempts.",
+    labels,
+  });
+  for (const kind of entryKinds) for (const count of [sent, refused, died]) count(kind);
+  const waiting = metrics.gauge({
+    name: "svc_outbox_waiting",
+    help: "Outbox entries that wait to be sent.",
+  })();
+  const lag = metrics.gauge({
+    name: "svc_outbox_lag_seconds",
+    help: "How long the outbox entry that is due longest has been due.",
+  })();
+  const dead = metrics.gauge({
+    name: "svc_outbox_dead_letters",
+    help: "Dead letters of all environments.",
+  })();
+  const ask = () => rows.counts(store, entryKinds);
+  const counted = cachedQuery({ clock, keptMs: gaugeKeptMs, waitMsMax: gaugeWaitMsMax, query: ask });
+  metrics.beforeReading(async () => {
+    const found = await counted();
+    waiting.set(found?.waiting);
+    dead.set(found?.dead);
+    lag.set(found && Math.max(0, clock.now() - (found.oldest ?? clock.now())) / 1000);
+  });
+
+  return { sent, refused, died };
+}
+
+/**
+ * Sends an entry out. Rejects with a BusError: `disconnected`, `timeout` or `no_responders` when nothing can
+ * be sent right now, which spends no attempt; anything else refuses this entry and spends one.
+ */
+export type Send = (entry: OutboxRow) => Promise<void>;
+
+const passing: ReadonlySet<BusError["trouble"]> = new Set(["disconnected", "timeout", "no_responders"]);
+const isPassing = (error: unknown): boolean => error instanceof BusError && passing.has(error.trouble);
+
+export const textOf = (error: unknown): string =>
+  (error instanceof Error ? error.message : String(error)).slice(0, outboxErrorCharsMax);
+
+export const tooLarge = (payload: string, bytesMax: number): BusError | undefined => {
+  const bytes = Buffer.byteLength(payload);
+  return bytes > bytesMax
+    ? new BusError("refused", `the message has ${bytes} bytes, SVC_BUS_PAYLOAD_MAX allows ${bytesMax}`)
+    : undefined;
+};
+
+/** What one try came to: sent, refused by the bus, or the bus could not be reached. */
+export type SendOutcome = "sent" | { refused: unknown } | { passing: unknown };
+
+type TryOnce = (entry: OutboxRow) => Promise<SendOutcome>;
+
+/** Tries to send one entry by its kind's sender; never rejects. */
+export function openSender(deps: {
+  senders: Record<EntryKind, Send>;
+  meters: OutboxMeters;
+  payloadBytesMax: number;
+}): TryOnce {
+  const { senders, meters, payloadBytesMax } = deps;
+  return async (entry) => {
+    const kind = entry.kind as EntryKind;
+    try {
+      const refusal = tooLarge(entry.payload, payloadBytesMax);
+      if (refusal) throw refusal;
+      await senders[kind](entry);
+      meters.sent(kind).add();
+      return "sent";
+    } catch (error) {
+      if (isPassing(error)) return { passing: error };
+      meters.refused(kind).add();
+      return { refused: error };
+    }
+  };
+}
 
 /** The relay tries one kind for at most this long before the other kind's turn. */
 const relayMsMax = 1_000;

@@ -1,5 +1,4 @@
 import type { Instant } from "../../../kit/clock.ts";
-import { fitting } from "../../../kit/fitting.ts";
 import { gaugeCountMax } from "../../../kit/limits.ts";
 import {
   type DueRows,
@@ -8,9 +7,10 @@ import {
   sliceOf,
   type WorkScope,
 } from "../../../kit/round-robin.ts";
+import { fitting } from "../../../kit/slice-size.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import type { Session, Store, StoreReader } from "../../../store/store.ts";
-import type { RowOf } from "../../../store/tables/row.ts";
+import type { RowOf } from "../../../store/tables/index.ts";
 
 export interface OutboxRow
   extends RowOf<

@@ -1,8 +1,8 @@
 import { type Static, Type } from "@sinclair/typebox";
 import type { Bus } from "../../../bus/bus.ts";
+import { stated } from "../../../kit/cases.ts";
 import { type Instant, rfc3339 } from "../../../kit/clock.ts";
 import { confirmMs } from "../../../kit/limits.ts";
-import { stated } from "../../../kit/stated.ts";
 import type { Basics } from "../../../store/store.ts";
 import { capturedMax, capturedOrgsMax, capturedReplyBytesMax, captureMs } from "./limits.ts";
 import { CapturedRequest, capturedParts, type Redact, type SeenRequest } from "./rules.ts";

@@ -2,8 +2,7 @@ import type { Instant } from "../../../kit/clock.ts";
 import type { Cursor } from "../../../kit/page.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import type { Session, Store } from "../../../store/store.ts";
-import { tables } from "../../../store/tables/index.ts";
-import type { RowOf } from "../../../store/tables/row.ts";
+import { type RowOf, tables } from "../../../store/tables/index.ts";
 
 export interface EnvironmentRetention {
   id: string;

@@ -1,14 +1,145 @@
+import type { Instant } from "../../../kit/clock.ts";
 import { missing } from "../../../kit/fault.ts";
 import { expireSlicesMax } from "../../../kit/limits.ts";
+import type { Cursor } from "../../../kit/page.ts";
+import { recordedDays } from "../../../kit/recorded-days.ts";
+import { SliceSize } from "../../../kit/slice-size.ts";
 import type { Basics, LeaderWrite } from "../../../store/store.ts";
+import type { FunctionDefinition } from "../../engine/functions/definition.ts";
 import type { ForgetBytes } from "../../engine/quotas/service.ts";
-import { type FloorGuard, openEventExpiry } from "./expire-events.ts";
-import { type DefinitionOf, openRunExpiry } from "./expire-runs.ts";
 import * as rows from "./rows.ts";
-import { dayMs, inDays } from "./rules.ts";
-import type { ExpireTurn } from "./turns.ts";
 
-export type { FloorGuard } from "./expire-events.ts";
+const dayMs = 24 * 60 * 60 * 1000;
+
+/** Before which instant something has expired; undefined when it is kept for ever. */
+const cutoff = (keptMs: number, now: Instant): Instant | undefined =>
+  keptMs === 0 ? undefined : now - keptMs;
+
+/** How long a run is kept: as its function's recording asks, or as its environment does. 0: for ever. */
+function runKeptMs(
+  recording: { recording: boolean; recordingRetention?: string },
+  environmentMs: number,
+): number {
+  const asked = recording.recording ? recordedDays(recording.recordingRetention ?? "") : undefined;
+  return asked === undefined ? environmentMs : asked * dayMs;
+}
+
+/** No recording asks for less. */
+const recordedMsMin = dayMs;
+
+/** For answers in days: less than a day is one, since 0 is for ever. */
+const inDays = (keptMs: number): number => Math.ceil(keptMs / dayMs);
+
+/** What one environment's turn came to. */
+export interface ExpiryTurn {
+  gone: number;
+  slices: number;
+  isMore: boolean;
+}
+
+/** Deletes what has expired in one environment, at most so many slices. */
+type ExpireTurn = (
+  write: LeaderWrite,
+  environmentId: string,
+  keptMs: number,
+  slices: number,
+) => Promise<ExpiryTurn>;
+
+type DefinitionOf = (
+  environmentId: string,
+  functionId: string,
+  version: number,
+) => Promise<FunctionDefinition>;
+
+/** Deletes runs that are older than their environment, or the recording of their function, keeps them. */
+function openRunExpiry(deps: Basics<"store" | "clock" | "log"> & { definitionOf: DefinitionOf }): ExpireTurn {
+  const { store, clock, log, definitionOf } = deps;
+  const size = new SliceSize(clock);
+  /**
+   * Where the next turn of an environment begins. Runs before that were kept; they come again in the next
+   * round.
+   */
+  const places = new Map<string, Cursor>();
+
+  return async (write, environmentId, keptMs, slices) => {
+    const now = clock.now();
+    // A recording may keep runs for less time than the environment, but never for less than this.
+    const before = now - (keptMs === 0 ? recordedMsMin : Math.min(keptMs, recordedMsMin));
+    let gone = 0;
+    let used = 0;
+    for (; used < slices; used++) {
+      const after = places.get(environmentId);
+      const limit = size.rows;
+      const found = await rows.oldRuns(store, environmentId, { after, before, limit });
+      const old: string[] = [];
+      for (const run of found) {
+        if (run.status === "active" || run.ended_at === null) continue;
+        const definition = await definitionOf(environmentId, run.function_id, run.function_version).catch(
+          (error: unknown) => void log.warn("retention.run_kept", { environmentId, runId: run.id, error }),
+        );
+        // The definition says how long the run is kept. When it cannot be read, the run stays and the others
+        // go.
+        if (!definition) continue;
+        const horizon = cutoff(runKeptMs(definition, keptMs), now);
+        if (horizon !== undefined && run.ended_at < horizon) old.push(run.id);
+      }
+      if (old.length > 0)
+        gone += await size.delete(write, async (session) => {
+          const deleted = await rows.deleteRuns(session, old);
+          await rows.deleteErrorGroups(session, { environmentId, before, limit });
+          return deleted;
+        });
+      const last = found.at(-1);
+      if (found.length < limit || !last) {
+        places.delete(environmentId);
+        break;
+      }
+      places.set(environmentId, { at: last.created_at, id: last.id });
+      await size.rest();
+    }
+    return { gone, slices: used + 1, isMore: used === slices };
+  };
+}
+
+/** The lowest position of an environment's log that a reader still needs; undefined when none does. */
+export type FloorGuard = (environmentId: string) => Promise<number | undefined>;
+
+/**
+ * Deletes events that are older than their environment keeps them, below every position that a reader still
+ * needs.
+ */
+function openEventExpiry(
+  deps: Basics<"store" | "clock"> & { floorGuards: readonly FloorGuard[]; forgetBytes: ForgetBytes },
+): ExpireTurn {
+  const { store, clock, floorGuards, forgetBytes } = deps;
+  const size = new SliceSize(clock);
+  return async (write, environmentId, keptMs, slices) => {
+    const before = cutoff(keptMs, clock.now());
+    if (before === undefined) return { gone: 0, slices: 0, isMore: false };
+    let below = await rows.positionAt(store, environmentId, before);
+    for (const guard of floorGuards) below = Math.min(below, (await guard(environmentId)) ?? below);
+    let gone = 0;
+    let used = 0;
+    for (; used < slices; used++) {
+      const limit = size.rows;
+      const found = await rows.expirable(store, environmentId, { below, limit });
+      if (found.last === null) break;
+      const last = found.needed === null ? found.last : found.needed - 1;
+      // When nothing is left below the horizon, the floor is the horizon itself.
+      const isLast = found.needed === null && found.count < limit;
+      const floor = found.needed ?? (isLast ? below : last + 1);
+      await write((session) => rows.raiseFloor(session, environmentId, floor));
+      gone += await size.delete(write, (session) =>
+        rows.deleteEvents(session, environmentId, { last, limit }, (which) =>
+          forgetBytes(session, environmentId, which),
+        ),
+      );
+      if (found.needed !== null || isLast) break;
+      await size.rest();
+    }
+    return { gone, slices: used + 1, isMore: used === slices };
+  };
+}
 
 /** How long an environment's past is kept, in days, begun ones included; 0: for ever. */
 export interface KeptDays {

@@ -2,8 +2,8 @@ import type { Instant } from "../../../kit/clock.ts";
 import { columnsOf } from "../../../kit/columns.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import type { Seams, Session, Store } from "../../../store/store.ts";
-import type { RowOf } from "../../../store/tables/row.ts";
-import { noteGrown } from "../../engine/quotas/charge.ts";
+import type { RowOf } from "../../../store/tables/index.ts";
+import { noteGrown } from "../../engine/quotas/rows.ts";
 import type { HeldBucket, KeyAddress, KeyState, ValueChange, ValueChanges, WrittenKey } from "./changes.ts";
 import { type Bucket, type BucketRow, bucketColumns, newestOf, toBucket } from "./rows.ts";
 

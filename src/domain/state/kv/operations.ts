@@ -1,4 +1,5 @@
 import { Type } from "@sinclair/typebox";
+import { stated } from "../../../kit/cases.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
 import { described, maybe, shape } from "../../../kit/described.ts";
 import { conditions, etagOf, expectedOf, expecting } from "../../../kit/expected.ts";
@@ -11,7 +12,6 @@ import {
   unary,
   watch,
 } from "../../../kit/operation.ts";
-import { stated } from "../../../kit/stated.ts";
 import { bucketNameCharsMax, descriptionCharsMax, historyMax, keyBytesMax, ttlSecondsMax } from "./limits.ts";
 import { revisionsOperation } from "./revisions-operation.ts";
 import type { Bucket, Kv, StoredValue, ToldChange } from "./service.ts";

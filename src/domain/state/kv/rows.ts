@@ -1,11 +1,9 @@
 import { type InCamelCase, inCamelCase } from "../../../kit/cases.ts";
 import type { Instant } from "../../../kit/clock.ts";
-import { columnsOf } from "../../../kit/columns.ts";
-import { countOf } from "../../../kit/count-of.ts";
-import { readAs } from "../../../kit/read-as.ts";
-import { type Sql, type SqlArray, sql } from "../../../kit/sql.ts";
+import { columnsOf, readAs } from "../../../kit/columns.ts";
+import { countOf, type Sql, type SqlArray, sql } from "../../../kit/sql.ts";
 import type { Seams, Session, Store } from "../../../store/store.ts";
-import type { RowOf } from "../../../store/tables/row.ts";
+import type { RowOf } from "../../../store/tables/index.ts";
 import { ownPrefix } from "./limits.ts";
 
 export type Bucket = InCamelCase<BucketRow>;

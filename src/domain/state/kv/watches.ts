@@ -1,6 +1,6 @@
 import type { BusChannel } from "../../../bus/bus.ts";
 import { Fault, missing } from "../../../kit/fault.ts";
-import { semaphore } from "../../../kit/semaphore.ts";
+import { semaphore } from "../../../kit/in-turn.ts";
 import type { Basics, Store } from "../../../store/store.ts";
 import { BucketFeed } from "./bucket-feed.ts";
 import { watchedSlice, watchReadsAtOnce, watchSlice } from "./limits.ts";

@@ -1,4 +1,4 @@
-import { ReadAheadSize } from "../../../kit/read-ahead-size.ts";
+import { ReadAheadSize } from "../../../kit/slice-size.ts";
 import type { Basics, Store } from "../../../store/store.ts";
 import { debounceKey } from "../../engine/debounce/rules.ts";
 import { type FeedEvent, readSlice } from "./event-rows.ts";

@@ -1,11 +1,11 @@
 import { breather } from "../../../kit/breather.ts";
 import type { Clock } from "../../../kit/clock.ts";
-import { ReadAheadSize } from "../../../kit/read-ahead-size.ts";
+import { ReadAheadSize } from "../../../kit/slice-size.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import type { Store } from "../../../store/store.ts";
-import type { RowOf } from "../../../store/tables/row.ts";
-import { projectionBatchCharsMax, projectionScanMax, projectionStepMax } from "./limits.ts";
-import { isStorable, type NameMatcher } from "./rules.ts";
+import type { RowOf } from "../../../store/tables/index.ts";
+import { lagCountMax, projectionBatchCharsMax, projectionScanMax, projectionStepMax } from "./limits.ts";
+import { eventNamesOf, isStorable, type NameMatcher } from "./rules.ts";
 
 /** An event as runners get it. Payloads are JSON texts. */
 export interface FeedEvent
@@ -117,3 +117,21 @@ export const findEvent = async (
     ? store.one(sql`SELECT position, name FROM events WHERE id = ${eventId}
         AND environment_id = ${environmentId} AND ${visible}`)
     : undefined;
+
+/**
+ * How many events of a projection stand behind a position, up to `last`. Counted one by one where they are
+ * near; otherwise the difference of the positions, which may be more.
+ */
+export async function eventsBehind(
+  reads: SteppedReads,
+  { environment_id: environmentId, events }: { environment_id: string; events: string },
+  { after, last }: { after: number; last: number },
+): Promise<number> {
+  if (last <= after) return 0;
+  if (last - after > lagCountMax) return last - after;
+  return countEvents(
+    reads,
+    { environmentId, names: eventNamesOf(JSON.parse(events) as string[]) },
+    { after, last },
+  );
+}

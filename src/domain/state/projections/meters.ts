@@ -1,6 +1,6 @@
-import { cachedQuery } from "../../../kit/cached-query.ts";
 import { gaugeKeptMs, gaugeWaitMsMax } from "../../../kit/limits.ts";
 import { sql } from "../../../kit/sql.ts";
+import { cachedQuery } from "../../../kit/ttl-cache.ts";
 import type { Basics, Store } from "../../../store/store.ts";
 import { projectionModes, projectionStatuses } from "./rules.ts";
 

@@ -6,7 +6,7 @@ import { described, maybe, shape } from "../../../kit/described.ts";
 import { invalid } from "../../../kit/fault.ts";
 import { inJson, listed, nothing, type Operation, rpc, unary } from "../../../kit/operation.ts";
 import { asSent, requestOf } from "../../../kit/request.ts";
-import { namedProjection } from "../../../kit/waits-for.ts";
+import { namedProjection } from "../../../kit/sequence.ts";
 import { instantOf } from "../../../kit/wkt.ts";
 import type { DefinitionInput } from "./rules.ts";
 import { projectionThings } from "./rules.ts";

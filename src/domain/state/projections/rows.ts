@@ -1,8 +1,7 @@
 import type { Instant } from "../../../kit/clock.ts";
-import { countOf } from "../../../kit/count-of.ts";
-import { type Sql, sql } from "../../../kit/sql.ts";
+import { countOf, type Sql, sql } from "../../../kit/sql.ts";
 import type { Session, Store } from "../../../store/store.ts";
-import type { RowOf } from "../../../store/tables/row.ts";
+import type { RowOf } from "../../../store/tables/index.ts";
 import {
   isStorable,
   type ProjectionDefinition,

@@ -1,8 +1,7 @@
 import { allThingsOf, namesOfEvent } from "../../../gate/things.ts";
-import { requireEventName } from "../../../kit/event-names.ts";
+import { matchesPattern, requireEventName } from "../../../kit/event-names.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
 import type { Thing } from "../../../kit/operation.ts";
-import { matchesPattern } from "../../../kit/pattern.ts";
 import {
   partitionKeyBytesMax,
   partitionPathBytesMax,

@@ -5,9 +5,7 @@ import { pageOffset, pageSize } from "../../../kit/page.ts";
 import type { Basics, Session, Store } from "../../../store/store.ts";
 import { clearError, noError } from "./advance.ts";
 import { noteChange, projectionHistory } from "./changes.ts";
-import { findEvent, type SteppedReads } from "./event-rows.ts";
-import { stateAt } from "./history.ts";
-import { eventsBehind } from "./lag.ts";
+import { eventsBehind, findEvent, type SteppedReads } from "./event-rows.ts";
 import { partitionsDefault, partitionsMax, projectionsMax } from "./limits.ts";
 import { getRebuild, type RebuildRow } from "./rebuilds/rows.ts";
 import {
@@ -57,6 +55,7 @@ import {
   listPartitions,
   type StateRow,
   skipEvent,
+  stateAt,
 } from "./state-rows.ts";
 
 export type { ProjectionRevision } from "./changes.ts";

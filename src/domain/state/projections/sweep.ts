@@ -1,16 +1,18 @@
 import type { Clock } from "../../../kit/clock.ts";
 import { purgeSliceMax } from "../../../kit/limits.ts";
 import type { Session, Store } from "../../../store/store.ts";
-import { deleteHistory, forgetHistory } from "./history.ts";
 import { historyMs } from "./limits.ts";
 import {
   type DroppedGeneration,
   droppedGenerations,
   forgetGeneration,
   type GenerationKey,
+  type HeldProjection,
+  holdProjection,
   serverHolder,
+  updateProjection,
 } from "./rows.ts";
-import { deleteStates } from "./state-rows.ts";
+import { deleteHistory, deleteStates, forgetHistory } from "./state-rows.ts";
 
 export type DutyWrite = <T>(work: (session: Session) => Promise<T>) => Promise<T>;
 
@@ -81,3 +83,19 @@ export const openSweep =
     if (troubles.length > 0)
       throw new AggregateError(troubles, "some dropped generations of projections could not be deleted");
   };
+
+/** Events that a projection still needs have expired: it stops, and says so. */
+export async function stopBelowFloor(
+  { store, clock }: { store: Store; clock: Clock },
+  held: HeldProjection,
+  floor: number,
+): Promise<void> {
+  const message = `events below position ${floor} have expired before they were folded: rebuild the projection`;
+  if (held.error_message === message) return;
+  await store.write(async (session) => {
+    const now = await holdProjection(session, held);
+    if (!now || now.generation !== held.generation) return;
+    const stopped = { status: "error", error_message: message, updated_at: clock.now() } as const;
+    await updateProjection(session, { ...now, ...stopped });
+  });
+}

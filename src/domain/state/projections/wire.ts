@@ -6,10 +6,10 @@ import type {
   ProjectionHistoryEntrySchema,
   ProjectionInfoSchema,
 } from "../../../gen/svc/v1/projection_pb.ts";
+import { stated } from "../../../kit/cases.ts";
 import { type Instant, parseRfc3339, rfc3339 } from "../../../kit/clock.ts";
 import { invalid } from "../../../kit/fault.ts";
 import { storedJson } from "../../../kit/payload-json.ts";
-import { stated } from "../../../kit/stated.ts";
 import { eachOf, instantOf, isJsonObject, jsonOf, payload, timestampOf } from "../../../kit/wkt.ts";
 import type {
   ProjectionRevision,

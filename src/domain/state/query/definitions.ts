@@ -3,7 +3,7 @@ import type { StoreEngine } from "../../../store/store.ts";
 import { ExpressionWriter, isText, quotedName } from "./expressions.ts";
 import { columnsMax } from "./limits.ts";
 import { listOf, type NodeFields, NodeReader, nodeOf, refused } from "./nodes.ts";
-import { parseOne } from "./parse.ts";
+import { parseOne } from "./selects.ts";
 
 const columnName = /^[a-z_][a-z0-9_]{0,62}$/;
 const controls = /[\u0000-\u0008\u000b\u000c\u000e-\u001f]/;

@@ -6,7 +6,7 @@ import { described, shape } from "../../../kit/described.ts";
 import { shapeOf } from "../../../kit/message-shape.ts";
 import { type Operation, rpc, unary } from "../../../kit/operation.ts";
 import { asRest } from "../../../kit/request.ts";
-import type { ProjectionRead } from "../../../kit/waits-for.ts";
+import type { ProjectionRead } from "../../../kit/sequence.ts";
 import { isOwnTable, ownTables } from "./names.ts";
 import { type Cell, queryThings, textOf } from "./rules.ts";
 import type { Queries, QueryAnswer } from "./service.ts";

@@ -1,6 +1,7 @@
 import type { Clock } from "../../../kit/clock.ts";
 import { openComputeShares } from "../../../kit/compute-shares.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
+import type { Metrics } from "../../../kit/metrics.ts";
 import type { EnvironmentDatabases, QueryAnswer } from "../../../store/environment-databases.ts";
 import type { StoreEngine } from "../../../store/store.ts";
 import { type AdmittedHandler, admitHandler, admitTable, isSameTable } from "./definitions.ts";
@@ -15,8 +16,7 @@ import {
   queryRowsMax,
   sqlBytesMax,
 } from "./limits.ts";
-import { admitQuery, loadParser } from "./parse.ts";
-import type { AdmittedQuery } from "./selects.ts";
+import { type AdmittedQuery, admitQuery, loadParser } from "./selects.ts";
 
 export type { Cell, QueryAnswer } from "../../../store/environment-databases.ts";
 
@@ -30,7 +30,7 @@ export interface QueryInput {
 /** Reads over what one environment holds, by texts of its callers. */
 export type Queries = ReturnType<typeof openQueries>;
 
-export interface QueriesDeps {
+interface QueriesDeps {
   clock: Pick<Clock, "elapsed">;
   engine: StoreEngine;
   databases: Pick<EnvironmentDatabases, "query">;
@@ -157,4 +157,13 @@ export function openQueries({ clock, engine, databases, onQuery }: QueriesDeps) 
       return outcome instanceof Fault ? [] : outcome.tables;
     },
   };
+}
+
+export function meterQueries(metrics: Metrics): QueriesDeps["onQuery"] {
+  const queries = metrics.counter({
+    name: "svc_queries_total",
+    help: "SQL queries of callers, by how they ended.",
+    labels: ["outcome"],
+  });
+  return (outcome) => queries(outcome).add();
 }

@@ -1,9 +1,10 @@
 import type { Caller } from "../../../../kit/caller.ts";
-import type { Clock } from "../../../../kit/clock.ts";
+import { type Clock, rfc3339 } from "../../../../kit/clock.ts";
 import { Fault, invalid, missing } from "../../../../kit/fault.ts";
 import type { Ids } from "../../../../kit/ids.ts";
 import type { Log } from "../../../../kit/log.ts";
-import type { Session, Store } from "../../../../store/store.ts";
+import { timeBound } from "../../../../kit/page.ts";
+import type { Session, Store, StoreReader } from "../../../../store/store.ts";
 import type { FunctionRecord, TriggerDefinition } from "../../functions/definition.ts";
 import { requireTriggerEvent, requireTriggerExpression } from "../../functions/rules.ts";
 import type { Functions } from "../../functions/service.ts";
@@ -19,6 +20,7 @@ import { noReplayCounts, requireReason } from "../rules.ts";
 import { type ShownRepair, shownRepair } from "../views.ts";
 import * as rows from "./rows.ts";
 import {
+  belowFloor,
   type ReplayEvents,
   type ReplayInput,
   type ReplayRequest,
@@ -28,7 +30,47 @@ import {
   requireReplayable,
 } from "./rules.ts";
 import { ReplayScan, type ReplayScanDeps, type ReplayScanOf } from "./scan.ts";
-import { windowOf } from "./window.ts";
+
+/** The positions asked for, of a log with these ends. Throws the fault that names the field and the floor. */
+async function windowOf(
+  reader: StoreReader,
+  environmentId: string,
+  events: ReplayEvents,
+  ends: rows.LogEnds,
+): Promise<ReplayWindow> {
+  const from = await firstOf(reader, environmentId, events, ends);
+  const { toPosition, until } = events;
+  if (toPosition && toPosition > ends.position) throw beyondEnd("events.to_position", ends.position);
+  if (toPosition) return { from, to: toPosition };
+  const end = timeBound("events.until", until || undefined);
+  if (end === undefined || end >= ends.last_at) return { from, to: ends.position };
+  const last = (await rows.lastUntil(reader, environmentId, end)) ?? 0;
+  return { from, to: Math.max(from - 1, last) };
+}
+
+const beyondEnd = (field: string, position: number) =>
+  invalid(field, `must be at most ${position}, the end of the log`);
+
+async function firstOf(
+  reader: StoreReader,
+  environmentId: string,
+  { fromPosition, since }: ReplayEvents,
+  { position, retention_floor, last_at }: rows.LogEnds,
+): Promise<number> {
+  const floor = Math.max(1, retention_floor);
+  if (fromPosition) {
+    if (fromPosition > position) throw beyondEnd("events.from_position", position);
+    if (fromPosition < floor) throw belowFloor("events.from_position", floor, `${floor}`);
+    return fromPosition;
+  }
+  const begin = timeBound("events.since", since || undefined);
+  if (begin === undefined) return floor;
+  if (floor > 1) {
+    const oldest = (await rows.timeAt(reader, environmentId, floor)) ?? last_at + 1;
+    if (begin < oldest) throw belowFloor("events.since", floor, rfc3339(oldest));
+  }
+  return Math.max(floor, (await rows.firstSince(reader, environmentId, begin)) ?? position + 1);
+}
 
 /** What events are matched with: the pattern and the filter, or the function's own triggers. */
 function triggersOf(

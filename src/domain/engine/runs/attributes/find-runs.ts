@@ -3,19 +3,19 @@ import { readCursor, writeCursor } from "../../../../kit/page.ts";
 import { type Sql, sql } from "../../../../kit/sql.ts";
 import type { Store } from "../../../../store/store.ts";
 import { type AttributeRange, fewRunsMax } from "../../attributes/rules.ts";
-import { indexed } from "../lists/leads.ts";
 import {
   type After,
   type Candidates,
   countThrough,
   fittingRuns,
+  indexed,
   lookThrough,
   lookupsOf,
   type RunsPage,
   withinOf,
 } from "../lists/look.ts";
 import { type RunFilter, runsById } from "../rows.ts";
-import { inRange } from "./ranges.ts";
+import { inRange } from "./attribute-rows.ts";
 
 /** Newest first when left out. */
 export interface AttributeOrder {

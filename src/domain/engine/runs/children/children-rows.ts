@@ -1,5 +1,4 @@
 import type { Instant } from "../../../../kit/clock.ts";
-import { fitting } from "../../../../kit/fitting.ts";
 import {
   countTurns,
   type DueRows,
@@ -8,10 +7,11 @@ import {
   sliceOf,
   type WorkScope,
 } from "../../../../kit/round-robin.ts";
+import { fitting } from "../../../../kit/slice-size.ts";
 import { column, sql } from "../../../../kit/sql.ts";
 import { storedJson } from "../../../../kit/stored-json.ts";
 import type { Session, Store } from "../../../../store/store.ts";
-import type { RowOf } from "../../../../store/tables/row.ts";
+import type { RowOf } from "../../../../store/tables/index.ts";
 import { noteEnds } from "../awaited/state-rows.ts";
 import { stepKey } from "../step-moves.ts";
 import {

@@ -3,14 +3,21 @@ import { columnsOf } from "../../../../kit/columns.ts";
 import { countTurns, type Slice } from "../../../../kit/round-robin.ts";
 import { column, sql } from "../../../../kit/sql.ts";
 import type { Session } from "../../../../store/store.ts";
-import type { RowOf } from "../../../../store/tables/row.ts";
+import type { RowOf } from "../../../../store/tables/index.ts";
 import { type InvokeError, invokeTimedOut, waitTimedOut } from "../rules.ts";
 import type { QueueHint, RunError } from "../run.ts";
 import { noteSteps, stepKey, tookUntil } from "../step-moves.ts";
 import { endRuns, type Undoing } from "../undo/end-runs.ts";
 import { dropStepWaits } from "../waits/drop-waits.ts";
-import { type ComparedWith, dueWaits, putOff } from "../waits/due-waits.ts";
-import { queueHintsOfRows, type Resolution, resolveSteps, type WaitingRow } from "../waits/resolve-steps.ts";
+import {
+  type ComparedWith,
+  dueWaits,
+  putOff,
+  queueHintsOfRows,
+  type Resolution,
+  resolveSteps,
+  type WaitingRow,
+} from "../waits/resolve-steps.ts";
 import { sliceOfWakes, type WakeQueue } from "../wakes/wake-queues.ts";
 
 /** A step that waits for its child, or for its event. */

@@ -12,7 +12,7 @@ import {
   type Picked,
   slotColumns,
 } from "./claim.ts";
-import { countLeased, holdLanes, leasedIn, noteLeases, noteLeasesSync } from "./lane-room.ts";
+import { countLeased, holdLanes, leasedIn, noteLeases, noteLeasesSync } from "./lane-rows.ts";
 
 /** Runs wanted of a function with a limit, from these of its lanes. */
 export interface LimitedDemand extends Omit<FunctionDemand, "since"> {

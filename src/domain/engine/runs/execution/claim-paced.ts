@@ -19,7 +19,7 @@ import {
   laneColumns,
   quotaOf,
 } from "./claim-limited.ts";
-import { countLeased, holdLanes, leasedIn, noteLeasesSync } from "./lane-room.ts";
+import { countLeased, holdLanes, leasedIn, noteLeasesSync } from "./lane-rows.ts";
 
 /**
  * The same as `claimLimitedFlush` for demands of which some are paced. Runs that have begun and those that
@@ -31,7 +31,7 @@ import { countLeased, holdLanes, leasedIn, noteLeasesSync } from "./lane-room.ts
 export const claimPacedFlush = pacedFlush("runs.claim_paced", false);
 
 /** `pins`: of functions with `pin` (`claimPinnedFlush`). Without it no letter of the statements differs. */
-export function pacedFlush(name: string, pins: boolean): Flush<LimitedInput, LimitedAnswer> {
+function pacedFlush(name: string, pins: boolean): Flush<LimitedInput, LimitedAnswer> {
   return {
     name,
     postgres: (input, seams) => pacedText(input, seams, pins),
@@ -201,3 +201,9 @@ function laneNow(
     .slice(0, most);
   return { laneId, free, offered, found: fresh.length + begun.length, owedUs };
 }
+
+/**
+ * The same for functions with `pin`: each demand is of one deployment, and passes over runs that belong to
+ * another. A claim makes a run that belongs to none its own.
+ */
+export const claimPinnedFlush = pacedFlush("runs.claim_pinned", true);

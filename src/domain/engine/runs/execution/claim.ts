@@ -1,8 +1,8 @@
 import type { Instant } from "../../../../kit/clock.ts";
 import { column, type Sql, sql } from "../../../../kit/sql.ts";
 import type { Flush, Seams, SyncSession } from "../../../../store/store.ts";
-import type { RowOf } from "../../../../store/tables/row.ts";
-import { startedDetail } from "../started-detail.ts";
+import type { RowOf } from "../../../../store/tables/index.ts";
+import { startedDetail } from "../run.ts";
 
 /** Runs of one function that this node's workers can take now. */
 export interface FunctionDemand {

@@ -1,10 +1,9 @@
 import type { Instant } from "../../../../kit/clock.ts";
 import { type Ctes, column, type Sql, sql } from "../../../../kit/sql.ts";
 import type { Flush, SyncSession } from "../../../../store/store.ts";
-import type { RowOf } from "../../../../store/tables/row.ts";
+import type { RowOf } from "../../../../store/tables/index.ts";
 import { attributesSet, setAttributes } from "../attributes/attribute-rows.ts";
-import { countFailures, groupColumns } from "../error-groups.ts";
-import { countForAlerts, noteFailedRuns } from "../failure-notes.ts";
+import { countFailures, countForAlerts, groupColumns, noteFailedRuns } from "../error-groups.ts";
 import { linesStored, storeLines } from "../logs/log-rows.ts";
 import { seenBySleep } from "../waits/rank-met.ts";
 import type { ExecutionChange, NewStep } from "./execution-change.ts";

@@ -1,8 +1,7 @@
 import type { Instant } from "../../../../kit/clock.ts";
 import { column, type Sql, sql } from "../../../../kit/sql.ts";
 import type { Session, Store } from "../../../../store/store.ts";
-import type { Fence } from "../run.ts";
-import { startedDetail } from "../started-detail.ts";
+import { type Fence, startedDetail } from "../run.ts";
 import type { FunctionDemand } from "./claim.ts";
 
 /**

@@ -1,22 +1,162 @@
-import type { Clock } from "../../../../kit/clock.ts";
+import type { Clock, Instant } from "../../../../kit/clock.ts";
 import type { ItemOutcome } from "../../../../kit/combine.ts";
 import { flushQueue, weightChars } from "../../../../kit/flush-queue.ts";
+import { column, sql } from "../../../../kit/sql.ts";
 import type { Watch } from "../../../../kit/watch.ts";
-import { isMarked, isOfItem, isStuck } from "../../../../store/store.ts";
+import { isMarked, isOfItem, isStuck, type Session } from "../../../../store/store.ts";
+import type { RowOf } from "../../../../store/tables/index.ts";
 import { attributesMax } from "../../attributes/rules.ts";
-import type { AttributeNames } from "../attributes/attribute-names.ts";
+import { type AttributeNames, type NamedReports, openNamedReports } from "../attributes/attribute-names.ts";
 import { attributesFull, attributeUnnamed } from "../attributes/attribute-rows.ts";
-import { type NamedReports, openNamedReports } from "../attributes/named-reports.ts";
 import { type LogsDeps, linesToStore } from "../logs/lines-to-store.ts";
-import type { Fence, PutOff, RunError } from "../run.ts";
-import { afterReports } from "./after-reports.ts";
-import { type CommittedReport, commitReportsFlush } from "./commit-reports.ts";
+import { storeLateLines } from "../logs/log-rows.ts";
+import { readEnding } from "../rules.ts";
+import type { Fence, PutOff, QueueHint, RunError } from "../run.ts";
+import { seenBySleep } from "../waits/rank-met.ts";
+import {
+  type CommittedReport,
+  commitReportsFlush,
+  stepColumns,
+  stepConflict,
+  stepsOfReports,
+  stepTarget,
+} from "./commit-reports.ts";
 import type { ExecutionChange } from "./execution-change.ts";
-import { handIn } from "./hand-in.ts";
+import { runNotRunning, staleExecution, whyRefused } from "./refusal.ts";
 import { type RunReport, toExecutionChange, toRelease, withoutAttributes } from "./report.ts";
 import { decideRetries, groupFailures, type RetryDeps, refusedWaits, triggersFor } from "./report-reads.ts";
-import { noteWait, openSubmitWaits, type SubmitWaitsDeps } from "./submit-waits.ts";
-import { whyRefused } from "./why-refused.ts";
+import { type BegunWait, noteWait, openSubmitWaits, type SubmitWaitsDeps } from "./submit-waits.ts";
+
+interface EndedLease extends RowOf<"executions", "run_id, attempt, step_count, execution_seq, worker_id"> {
+  ending: string;
+}
+
+/**
+ * Stores the steps of workers whose runs were ended while they worked on them: what they finished is to be
+ * undone with the rest. A last report says that nothing more will come, so that the undoing begins at once.
+ * Nothing changes when another worker has the run by now. Locks: executions, sorted by run.
+ */
+async function handIn(session: Session, changes: readonly ExecutionChange[], now: Instant): Promise<void> {
+  for (const change of [...changes].sort((a, b) => (a.runId < b.runId ? -1 : 1))) {
+    const lease =
+      await session.one<EndedLease>(sql`SELECT run_id, ending, attempt, step_count, execution_seq, worker_id FROM executions
+      WHERE run_id = ${change.runId} AND environment_id || '' = ${change.environmentId} AND state = 'queued'
+        AND ending IS NOT NULL AND execution_seq = ${change.executionSeq} AND lease_hash = ${change.leaseHash}
+      ${session.seams.holdRow}`);
+    if (lease) await storeLate(session, change, lease, now);
+  }
+}
+
+async function storeLate(
+  session: Session,
+  change: ExecutionChange,
+  lease: EndedLease,
+  now: Instant,
+): Promise<void> {
+  // What the handler waited for is of no interest any more.
+  const own = { ...change, steps: change.steps.filter((step) => step.status !== "sleeping") };
+  const steps = stepsOfReports([own]);
+  const first = Math.max(lease.step_count, change.stepsTop);
+  if (steps.length > 0)
+    await session.run(sql`INSERT INTO ${stepTarget}
+      SELECT s.run_id, s.step_id, s.environment_id, s.name, s.type, s.sequence, s.status, s.output, s.error,
+        ${sql.bigint(lease.attempt)}, s.started_at, s.ended_at, s.duration_ms, s.compensation_for, s.sleep_until,
+        ${sql.bigint(now)}, ${sql.bigint(now)}, ${seenBySleep}
+      FROM ${session.seams.rowsFrom("s", {
+        ...stepColumns(steps),
+        sequence: column.bigint(steps.map((s) => (s.sequence < 0 ? first - s.sequence - 1 : s.sequence))),
+      })} WHERE true ${stepConflict}`);
+  await storeLateLines(session, { change, row: lease }, now);
+  const isLast = change.next !== "leased" || change.ends !== null;
+  const count = change.undo?.count ?? 0;
+  const ending = readEnding(lease.ending);
+  const interrupted = ending.lostBefore === true && own.steps.length === 0;
+  await session.run(sql`UPDATE executions SET step_count = ${first + own.steps.filter((step) => step.sequence < 0).length},
+      undo_count = CASE WHEN undo_count < ${sql.bigint(count)} THEN ${sql.bigint(count)} ELSE undo_count END
+      ${
+        isLast
+          ? sql`, wake_at = ${now}, lease_hash = NULL,
+            ending = ${JSON.stringify({ ...ending, interrupted })}`
+          : sql.empty
+      }
+    WHERE run_id = ${change.runId}`);
+}
+
+interface PlacedChange {
+  at: number;
+  change: ExecutionChange;
+}
+
+/** What a committed flush of reports came to. */
+export interface ReportFacts {
+  /** One for each change, in their order; those of `gone` are left open. */
+  outcomes: ItemOutcome<void>[];
+  done: readonly ExecutionChange[];
+  /** Of runs that are over: what they say of compensations still counts. */
+  late: readonly ExecutionChange[];
+  /** Of runs that are not there; why must be read. */
+  gone: readonly PlacedChange[];
+  /** Planned wakes of executions that stay. */
+  wakes: readonly Instant[];
+  waits: readonly BegunWait[];
+  /** Children are to be started, or parents wait for a run that ended. */
+  hasChildren: boolean;
+  /** Queues that have got work, or room. */
+  queued: readonly QueueHint[];
+}
+
+/** Notes by queue what a report that was done leaves to hand out. */
+function noteQueue(
+  queued: Map<string, QueueHint>,
+  { environmentId, runId, ends, next, undo }: ExecutionChange,
+  { lane_id, function_id }: Pick<CommittedReport, "lane_id" | "function_id">,
+): void {
+  const undoneBy = undo?.functionId ?? null;
+  if (undoneBy !== null) queued.set(runId, { environmentId, functionId: undoneBy });
+  const stays = ends === null && next === "leased";
+  if (lane_id === null || function_id === null || stays) return;
+  const hasWork = next === "queued" || queued.get(lane_id)?.queued === true;
+  const hint = { environmentId, functionId: function_id, laneId: lane_id };
+  queued.set(lane_id, { ...hint, freed: true, queued: hasWork });
+}
+
+/** `rows` name the changes by `ord`, from 1. */
+function afterReports(changes: readonly ExecutionChange[], rows: readonly CommittedReport[]): ReportFacts {
+  const outcomes: ItemOutcome<void>[] = [];
+  const done: ExecutionChange[] = [];
+  const late: ExecutionChange[] = [];
+  const gone: PlacedChange[] = [];
+  const wakes: Instant[] = [];
+  const waits: BegunWait[] = [];
+  const queued = new Map<string, QueueHint>();
+  let hasChildren = false;
+  for (const row of rows) {
+    const { outcome } = row;
+    if (row.parent_run_id !== null) hasChildren = true;
+    const at = row.ord - 1;
+    const change = changes[at]!;
+    if (outcome === "gone") gone.push({ at, change });
+    else if (outcome === "stale") outcomes[at] = { error: staleExecution() };
+    else if (outcome === "not_running") {
+      outcomes[at] = { error: runNotRunning() };
+      if (change.undo !== null) late.push(change);
+    } else {
+      outcomes[at] = { value: undefined };
+      if (row.function_id !== null) change.functionId = row.function_id;
+      if (row.claimed_at !== null) change.claimedAt = row.claimed_at;
+      done.push(change);
+      noteQueue(queued, change, row);
+      if (change.wakeAt !== null && change.ends === null) wakes.push(change.wakeAt);
+      const awaited = change.pending?.for;
+      if (awaited && "functionId" in awaited) hasChildren = true;
+      else if (awaited) {
+        const { environmentId } = change;
+        waits.push({ environmentId, functionId: row.function_id, awaited });
+      }
+    }
+  }
+  return { outcomes, done, late, gone, wakes, waits, hasChildren, queued: [...queued.values()] };
+}
 
 export interface ReportsDeps extends RetryDeps, SubmitWaitsDeps, LogsDeps {
   clock: Clock;

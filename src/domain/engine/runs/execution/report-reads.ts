@@ -15,9 +15,8 @@ import {
   unresolvedMatch,
 } from "../rules.ts";
 import type { RunError } from "../run.ts";
-import type { ExecutionChange } from "./execution-change.ts";
+import type { ExecutionChange, ReportOutcome } from "./execution-change.ts";
 import type { ReportedUndo, RetryDecision, RunReport } from "./report.ts";
-import type { ReportOutcome } from "./report-outcome.ts";
 
 /**
  * What a flush of reports reads before its transaction. No lock is needed: the fence pins the attempt and the

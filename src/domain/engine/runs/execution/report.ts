@@ -7,13 +7,15 @@ import { unresolvedMatch } from "../rules.ts";
 import type { Fence, PutOff, RunEnding, RunError, StepError, StepType } from "../run.ts";
 import { behindAll } from "./commit-reports.ts";
 import {
+  type AwaitedStep,
   type ExecutionChange,
   type NewStep,
   nameOfCondition,
   type PendingStep,
+  type ReportOutcome,
   type StoredCondition,
+  type Yielded,
 } from "./execution-change.ts";
-import type { AwaitedStep, ReportOutcome, Yielded } from "./report-outcome.ts";
 
 /** A worker's report of a run it holds, from any protocol. */
 export interface RunReport extends Fence {

@@ -2,9 +2,9 @@ import type { Clock } from "../../../../kit/clock.ts";
 import type { Store } from "../../../../store/store.ts";
 import type { RunObservers } from "../observer.ts";
 import type { PendingStep } from "./execution-change.ts";
+import { runNotRunning, staleExecution, whyRefused } from "./refusal.ts";
 import { type RunReport, toExecutionChange, toRelease } from "./report.ts";
 import { refusedWaits, triggersFor } from "./report-reads.ts";
-import { runNotRunning, staleExecution, whyRefused } from "./why-refused.ts";
 import { yieldWaits } from "./yield-waits.ts";
 
 export interface SubmitWaitsDeps {

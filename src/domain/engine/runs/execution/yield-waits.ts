@@ -2,17 +2,16 @@ import type { Instant } from "../../../../kit/clock.ts";
 import { invalid } from "../../../../kit/fault.ts";
 import { column, sql } from "../../../../kit/sql.ts";
 import type { Session } from "../../../../store/store.ts";
-import type { RowOf } from "../../../../store/tables/row.ts";
+import type { RowOf } from "../../../../store/tables/index.ts";
 import type { StepStatus } from "../run.ts";
 import { noteSteps } from "../step-moves.ts";
 import { dropStepWaits } from "../waits/drop-waits.ts";
 import { rankOfMet } from "../waits/rank-met.ts";
 import { gathering } from "../waits/resolve-steps.ts";
 import { neverWakesAt, stepColumns, stepConflict, stepsOfReports, stepTarget } from "./commit-reports.ts";
-import type { ExecutionChange } from "./execution-change.ts";
+import type { AwaitedStep, ExecutionChange } from "./execution-change.ts";
 import { pendingStatements } from "./pending-steps.ts";
 import type { RunReport } from "./report.ts";
-import type { AwaitedStep } from "./report-outcome.ts";
 
 /** Nodes that keep several waits of a run announce this: others would lose those they do not look at. */
 export const knowsOpenWaits = "open_waits";

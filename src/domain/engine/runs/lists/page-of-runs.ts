@@ -1,18 +1,18 @@
 import { invalid } from "../../../../kit/fault.ts";
 import { type Cursor, type PageQuery, pageSize, readCursor, writeCursor } from "../../../../kit/page.ts";
-import { type Sql, sql } from "../../../../kit/sql.ts";
-import { containsIgnoringCase } from "../../../../kit/sql-contains.ts";
+import { containsIgnoringCase, type Sql, sql } from "../../../../kit/sql.ts";
 import type { Store } from "../../../../store/store.ts";
 import { candidatesMax } from "../../attributes/rules.ts";
 import { searchedFunctionsMax } from "../limits.ts";
 import * as rows from "../rows.ts";
 import { isAmong } from "../rules.ts";
-import { leadOf, ofFunctions } from "./leads.ts";
 import {
   type Candidates,
   countThrough,
   fittingRuns,
+  leadOf,
   lookThrough,
+  ofFunctions,
   type RunsCount,
   type RunsLook,
   type RunsPage,

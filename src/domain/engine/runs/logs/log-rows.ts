@@ -2,7 +2,7 @@ import type { Instant } from "../../../../kit/clock.ts";
 import { columnsOf } from "../../../../kit/columns.ts";
 import { type Ctes, column, type Sql, sql } from "../../../../kit/sql.ts";
 import type { Seams, Session, Store, SyncSession } from "../../../../store/store.ts";
-import type { RowOf } from "../../../../store/tables/row.ts";
+import type { RowOf } from "../../../../store/tables/index.ts";
 import type { LogRoom } from "../../logs/rules.ts";
 import type { ExecutionChange } from "../execution/execution-change.ts";
 import type { Fence } from "../run.ts";

@@ -2,7 +2,7 @@ import type { Instant } from "../../../../kit/clock.ts";
 import { columnsOf } from "../../../../kit/columns.ts";
 import { column, type Sql, sql } from "../../../../kit/sql.ts";
 import type { Session, Store } from "../../../../store/store.ts";
-import type { RowOf } from "../../../../store/tables/row.ts";
+import type { RowOf } from "../../../../store/tables/index.ts";
 import type { Fence } from "../run.ts";
 import { outputBytesRead, outputChunksRead, outputRowsRead } from "./limits.ts";
 

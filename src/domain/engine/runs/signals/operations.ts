@@ -2,7 +2,7 @@ import { Type } from "@sinclair/typebox";
 import { ListRunSignalsResponseSchema, RunSignalSchema, SvcService } from "../../../../gen/svc/v1/svc_pb.ts";
 import { rfc3339 } from "../../../../kit/clock.ts";
 import { maybe } from "../../../../kit/described.ts";
-import { keyOf } from "../../../../kit/idempotency-key.ts";
+import { keyOf } from "../../../../kit/key-claims.ts";
 import { shapeOf } from "../../../../kit/message-shape.ts";
 import { type Operation, rpc, unary } from "../../../../kit/operation.ts";
 import { jsonText } from "../../../../kit/payload-json.ts";
@@ -10,8 +10,7 @@ import { storedJson } from "../../../../kit/stored-json.ts";
 import { dataOf, messageOf, safeCount } from "../../../../kit/wkt.ts";
 import { requireSignalName } from "../../waits/rules.ts";
 import { signalDataBytesMax } from "./limits.ts";
-import type { SignalRow } from "./signal-rows.ts";
-import type { SignalBox, SignalState, SignalsPage } from "./signals.ts";
+import type { SignalBox, SignalRow, SignalState, SignalsPage } from "./signals.ts";
 
 const id = Type.String({ minLength: 1, maxLength: 200, description: "Id of the run (`run_…`)." });
 

@@ -2,10 +2,9 @@ import { breather } from "../../../../kit/breather.ts";
 import type { Basics, Store } from "../../../../store/store.ts";
 import { celPath, hashAt } from "../../waits/rules.ts";
 import { matcherMatchesMax, matcherMovesMax, matcherSliceMax } from "../limits.ts";
-import { comparison } from "./comparison.ts";
 import type { MatchedWait } from "./wait-conditions.ts";
-import type { MatchedEvent, WaitRow } from "./wait-rows.ts";
 import * as rows from "./wait-rows.ts";
+import { comparison, type MatchedEvent, type WaitRow } from "./wait-rows.ts";
 
 /**
  * A pass reads only `eventsOfManyMax` events when as many expressions, or paths, as these would be tried on

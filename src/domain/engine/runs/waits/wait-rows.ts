@@ -2,8 +2,8 @@ import { columnsOf } from "../../../../kit/columns.ts";
 import { sql } from "../../../../kit/sql.ts";
 import type { StoredEvent } from "../../../../kit/stored-event.ts";
 import type { Store } from "../../../../store/store.ts";
-import type { RowOf } from "../../../../store/tables/row.ts";
-import { celPath } from "../../waits/rules.ts";
+import type { RowOf } from "../../../../store/tables/index.ts";
+import { anyPath, celPath, hashAt, holds } from "../../waits/rules.ts";
 import { matcherBytesMax, matcherMovesMax } from "../limits.ts";
 
 /** Queries of the matcher; its writes are in apply-matches.ts. */
@@ -202,3 +202,29 @@ export const expressionWaits = (
     WHERE w.environment_id = ${environmentId} AND w.event_name = ${eventName} AND w.match_path = ${celPath}
       AND w.value_hash = '' AND (w.run_id, w.step_id) > (${after.runId}, ${after.stepId}) AND w.fresh_at IS NULL
     ORDER BY w.run_id, w.step_id LIMIT ${limit}`);
+
+/**
+ * Answers whether a wait matches this event. The event's JSON is parsed once, and each path is hashed once.
+ */
+export function comparison(event: MatchedEvent): (wait: WaitRow) => boolean {
+  const data: unknown = JSON.parse(event.data);
+  const hashes = new Map<string, string | undefined>();
+  let seen: Parameters<typeof holds>[1] | undefined;
+  return (wait) => {
+    if (wait.match_path === anyPath) return true;
+    if (wait.match_path === celPath) {
+      seen ??= {
+        id: event.id,
+        name: event.name,
+        data,
+        metadata: event.metadata === null ? null : (JSON.parse(event.metadata) as unknown),
+        version: event.version,
+        source: event.source,
+        timestamp: event.at,
+      };
+      return wait.expression !== null && holds(wait.expression, seen);
+    }
+    if (!hashes.has(wait.match_path)) hashes.set(wait.match_path, hashAt(data, wait.match_path));
+    return hashes.get(wait.match_path) === wait.value_hash;
+  };
+}

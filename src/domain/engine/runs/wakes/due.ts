@@ -10,7 +10,7 @@ import {
 } from "../../../../kit/round-robin.ts";
 import { column, sql } from "../../../../kit/sql.ts";
 import type { Session, Store } from "../../../../store/store.ts";
-import type { RowOf } from "../../../../store/tables/row.ts";
+import type { RowOf } from "../../../../store/tables/index.ts";
 import { neverWakesAt } from "../execution/commit-reports.ts";
 import { areLeasesOf, type Silence } from "../execution/leases.ts";
 import { refusedLast } from "../execution/refusal.ts";

@@ -1,12 +1,12 @@
 import type { Instant } from "../../../../kit/clock.ts";
-import { ownKeyMark } from "../../../../kit/idempotency-key.ts";
+import { ownKeyMark } from "../../../../kit/key-claims.ts";
 import { column, sql } from "../../../../kit/sql.ts";
 import { invokeKey, stepKey } from "../../../../kit/step-id.ts";
 import { storedJson } from "../../../../kit/stored-json.ts";
 import type { Session } from "../../../../store/store.ts";
 import { giveBackSignals } from "../signals/take-signals.ts";
 import { noteSteps, tookUntil } from "../step-moves.ts";
-import { compareAgain } from "../waits/compare-again.ts";
+import { compareAgain } from "../waits/drop-waits.ts";
 import { rankOfMet } from "../waits/rank-met.ts";
 
 /** What a resume does to the run once its message is published. */

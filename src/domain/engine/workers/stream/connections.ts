@@ -3,7 +3,7 @@ import type { Counter } from "../../../../kit/metrics.ts";
 import { version } from "../../../../kit/version.ts";
 import type { DefinitionsCache } from "../../functions/definition.ts";
 import type { Absences } from "../absences.ts";
-import { leaseTermsOf } from "../lease-terms.ts";
+import { leaseTermsOf } from "../registration.ts";
 import type { RegisteredWorker } from "../registry.ts";
 import { requireServing } from "../rights.ts";
 import type { WorkerRecord } from "../rows.ts";

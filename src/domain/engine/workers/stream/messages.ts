@@ -1,9 +1,9 @@
 import { type Static, Type } from "@sinclair/typebox";
+import { checkedPerItem } from "../../../../kit/explain.ts";
 import type { Fault } from "../../../../kit/fault.ts";
-import { checkedPerItem } from "../../../../kit/item-check.ts";
 import type { AssignedJob } from "../../jobs/rules.ts";
 import type { LeaseState } from "../../runs/execution/leases.ts";
-import { heldField, leaseFields } from "../lease-terms.ts";
+import { heldField, leaseFields } from "../registration.ts";
 import { ackFields, ErrorShape, fenceFields, reportFields, StepShape } from "../report-body.ts";
 import { heartbeatJobsMax } from "./limits.ts";
 

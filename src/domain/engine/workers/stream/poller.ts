@@ -3,7 +3,7 @@ import type { Basics } from "../../../../store/store.ts";
 import type { Dispatcher } from "../../dispatch/dispatcher.ts";
 import type { PollRequest } from "../../dispatch/queues.ts";
 import type { Job } from "../../jobs/rules.ts";
-import type { LeaseTerms } from "../lease-terms.ts";
+import type { LeaseTerms } from "../registration.ts";
 import type { WorkerRecord } from "../rows.ts";
 import { streamFullMs } from "./limits.ts";
 

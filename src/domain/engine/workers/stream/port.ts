@@ -2,7 +2,7 @@ import type { Basics } from "../../../../store/store.ts";
 import type { Dispatcher } from "../../dispatch/dispatcher.ts";
 import type { AssignedJob, Job } from "../../jobs/rules.ts";
 import type { HeldLease, LeaseState } from "../../runs/execution/leases.ts";
-import type { LeaseTerms } from "../lease-terms.ts";
+import type { LeaseTerms } from "../registration.ts";
 import type { ReportBody } from "../report-body.ts";
 import type { Rights } from "../rights.ts";
 import type { WorkerRecord } from "../rows.ts";

@@ -5,8 +5,7 @@ import type { HeldLease } from "../../runs/execution/leases.ts";
 import { type ReportBody, readFence } from "../report-body.ts";
 import type { WorkerRecord } from "../rows.ts";
 import { nameOfStepId } from "../yields.ts";
-import { openIntake } from "./intake.ts";
-import { openJobReports, type SentStep, withTimeLeft } from "./job-reports.ts";
+import { openIntake, openWriteBuffer } from "./intake.ts";
 import {
   streamAckMs,
   streamDistrustMs,
@@ -17,8 +16,14 @@ import {
 import type { StreamAnswer, StreamMessage } from "./messages.ts";
 import { openStreamPoller, type StreamPoller } from "./poller.ts";
 import type { StreamDeps, WorkerStream } from "./port.ts";
-import { type JobFence, type StreamJob, StreamJobs } from "./stream-jobs.ts";
-import { openWriteBuffer } from "./write-buffer.ts";
+import {
+  type JobFence,
+  openJobReports,
+  type SentStep,
+  type StreamJob,
+  StreamJobs,
+  withTimeLeft,
+} from "./stream-jobs.ts";
 
 type Sent<Kind extends keyof StreamMessage> = NonNullable<StreamMessage[Kind]>;
 

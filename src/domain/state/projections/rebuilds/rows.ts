@@ -1,7 +1,7 @@
 import type { Instant } from "../../../../kit/clock.ts";
 import { sql } from "../../../../kit/sql.ts";
 import type { Session } from "../../../../store/store.ts";
-import type { RowOf } from "../../../../store/tables/row.ts";
+import type { RowOf } from "../../../../store/tables/index.ts";
 import { type GenerationKey, type ProjectionKey, type SessionReads, whereProjection } from "../rows.ts";
 
 export const strategies = ["in_place", "side_by_side"] as const;

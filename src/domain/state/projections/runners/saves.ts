@@ -2,7 +2,6 @@ import type { Clock, Instant } from "../../../../kit/clock.ts";
 import { Fault, invalid } from "../../../../kit/fault.ts";
 import type { Session, Store } from "../../../../store/store.ts";
 import { type Advanced, advance } from "../advance.ts";
-import { record } from "../history.ts";
 import { projectionErrorCharsMax, projectionLeaseMs } from "../limits.ts";
 import {
   type GenerationRow,
@@ -19,6 +18,7 @@ import {
   getStates,
   noState,
   putStates,
+  record,
   type StateRow,
   settlePartitions,
   settlePending,

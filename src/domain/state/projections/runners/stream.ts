@@ -1,11 +1,14 @@
 import { Fault, tryAgain } from "../../../../kit/fault.ts";
+import { openHolderLimit } from "../../../../kit/holder-limit.ts";
+import type { Ids } from "../../../../kit/ids.ts";
 import type { Basics, Session } from "../../../../store/store.ts";
 import type { PartitionedEvent } from "../batches.ts";
-import { BuildPace } from "../build-pace.ts";
+import { BuildPace } from "../fold-sizes.ts";
 import {
   projectionDrainMs,
   projectionHeartbeatMs,
   projectionLeaseMs,
+  projectionStreamsMax,
   projectionStuckMs,
   projectionWindowMax,
 } from "../limits.ts";
@@ -21,7 +24,7 @@ import { buildingOf, type Runner, unknownProjection } from "../rules.ts";
 import { clearPending, firstUnsaved } from "../state-rows.ts";
 import { type Delivered, type Deliveries, definitionText, type RunnerAsk } from "./deliveries.ts";
 import { generationOf, isAging, standingOf, takeLease } from "./leases.ts";
-import type { Rest } from "./signals.ts";
+import { Rest } from "./signals.ts";
 
 /** One message of a runner's stream: an event, or a heartbeat. */
 export interface RunnerMessage {
@@ -33,7 +36,7 @@ export interface RunnerMessage {
   building: number;
 }
 
-export interface StreamAsk extends Omit<RunnerAsk, "partition"> {
+interface StreamAsk extends Omit<RunnerAsk, "partition"> {
   /** Whose limit of open streams it counts for. */
   callerId: string;
   /** Of one partition only, which is not streamed. */
@@ -41,13 +44,13 @@ export interface StreamAsk extends Omit<RunnerAsk, "partition"> {
   signal: AbortSignal;
 }
 
-export interface RunnerStreamDeps extends Basics<"store" | "clock"> {
+interface RunnerStreamDeps extends Basics<"store" | "clock"> {
   deliveries: Deliveries;
   onDelivered: (delivered: Delivered) => void;
   isDraining: () => boolean;
 }
 
-export const mustPoll = ({ name }: ProjectionKey): Fault =>
+const mustPoll = ({ name }: ProjectionKey): Fault =>
   new Fault("unimplemented", `projection "${name}" is not streamed to this runner now: poll for its events`);
 
 const redefined = ({ name }: ProjectionKey): Fault =>
@@ -73,7 +76,7 @@ async function requireFreshMemory(
 }
 
 /** The stream of one runner. No event is sent on it twice: where one is needed again, the stream ends. */
-export class RunnerStream {
+class RunnerStream {
   readonly #deps: RunnerStreamDeps;
   readonly #ask: StreamAsk;
   readonly #id: string;
@@ -231,4 +234,85 @@ export class RunnerStream {
       await clock.sleep(projectionDrainMs / 10);
     }
   }
+}
+
+export type ProjectionStreams = ReturnType<typeof openProjectionStreams>;
+
+export interface OpenStream {
+  /** To be read to its end, or returned from. */
+  messages(): AsyncIterable<RunnerMessage>;
+}
+
+export interface RunnerStreamsDeps extends Omit<RunnerStreamDeps, "isDraining"> {
+  ids: Ids;
+  /** Wakes on events that the projection may want, and on changes of it. */
+  listen: (key: ProjectionKey, rest: Rest) => Promise<() => void>;
+}
+
+export function openProjectionStreams(deps: RunnerStreamsDeps) {
+  const { clock, ids, listen } = deps;
+  const holdings = openHolderLimit({ most: projectionStreamsMax, what: "projection streams" });
+  const open = new Set<{ rest: Rest; over: Promise<void> }>();
+  let isDraining = false;
+  const streamDeps = { ...deps, isDraining: () => isDraining };
+
+  async function* read(stream: RunnerStream, rest: Rest, signal: AbortSignal) {
+    const over = Promise.withResolvers<void>();
+    const entry = { rest, over: over.promise };
+    open.add(entry);
+    const onAbort = () => rest.wake();
+    signal.addEventListener("abort", onAbort, { once: true });
+    try {
+      yield* stream.messages();
+    } finally {
+      signal.removeEventListener("abort", onAbort);
+      open.delete(entry);
+      await stream.release().finally(over.resolve);
+    }
+  }
+
+  return {
+    /**
+     * Resolves when the runner may be streamed to. Throws `unimplemented` where it has to poll: its memory
+     * may not be what is stored, and a poll brings the state along.
+     */
+    async admit(ask: StreamAsk): Promise<OpenStream> {
+      if (isDraining) throw tryAgain("unavailable", "the server is going away");
+      if (ask.isPart) throw mustPoll(ask.key);
+      const giveBack = holdings.acquire(ask.callerId);
+      const rest = new Rest();
+      let unlisten: () => void = () => {};
+      const close = () => {
+        unlisten();
+        giveBack();
+      };
+      try {
+        unlisten = await listen(ask.key, rest);
+        const stream = new RunnerStream(streamDeps, ask, { id: ids.next("stream"), rest });
+        await stream.open();
+        return {
+          async *messages() {
+            try {
+              yield* read(stream, rest, ask.signal);
+            } finally {
+              close();
+            }
+          },
+        };
+      } catch (error) {
+        close();
+        throw error;
+      }
+    },
+
+    /** Ends every stream once what it delivered is saved, or a moment later. */
+    async drain() {
+      isDraining = true;
+      const all = [...open];
+      for (const { rest } of all) rest.wake();
+      await Promise.race([Promise.all(all.map(({ over }) => over)), clock.sleep(4 * projectionDrainMs)]);
+    },
+
+    size: () => open.size,
+  };
 }

@@ -1,6 +1,6 @@
 import { rfc3339 } from "../../../../kit/clock.ts";
 import { valueAt } from "../../../../kit/data-path.ts";
-import { matchesPattern } from "../../../../kit/pattern.ts";
+import { matchesPattern } from "../../../../kit/event-names.ts";
 import type {
   EnvironmentDatabases,
   FoldSlice,
@@ -11,7 +11,6 @@ import type { Basics, Session } from "../../../../store/store.ts";
 import { advance } from "../advance.ts";
 import type { EventBatch, EventBatches } from "../batches.ts";
 import type { FeedEvent } from "../event-rows.ts";
-import { stopBelowFloor } from "../floor.ts";
 import { FoldSizes } from "../fold-sizes.ts";
 import {
   foldEventsMax,
@@ -33,6 +32,7 @@ import {
 } from "../rows.ts";
 import { isFed, takeLease } from "../runners/leases.ts";
 import type { ProjectionChange } from "../service.ts";
+import { stopBelowFloor } from "../sweep.ts";
 import { type AdmittedProjection, type DueFold, dueFolds, getSqlProjection, releaseFolds } from "./rows.ts";
 import { foldTableOf } from "./service.ts";
 

@@ -8,7 +8,7 @@ import {
 } from "../../../../gen/svc/v1/projection_pb.ts";
 import { type Operation, unary } from "../../../../kit/operation.ts";
 import { requestOf } from "../../../../kit/request.ts";
-import { namedProjection } from "../../../../kit/waits-for.ts";
+import { namedProjection } from "../../../../kit/sequence.ts";
 import { type Cell, textOf } from "../../query/rules.ts";
 import { projectionThings } from "../rules.ts";
 import type { SqlProjections } from "./service.ts";

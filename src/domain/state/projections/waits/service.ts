@@ -13,8 +13,18 @@ import {
 import { getProjection } from "../rows.ts";
 import { isStorable, partitionOf, unknownProjection } from "../rules.ts";
 import { Rest, type Signals } from "../runners/signals.ts";
-import { currentOf, gone, isFolded, type OpenWait, stateOf, WaitBoard, type WaitBoardDeps } from "./board.ts";
-import { partitionText, progressOf, type WaitTarget } from "./rows.ts";
+import {
+  currentOf,
+  gone,
+  isFolded,
+  type OpenWait,
+  partitionText,
+  progressOf,
+  stateOf,
+  WaitBoard,
+  type WaitBoardDeps,
+  type WaitTarget,
+} from "./board.ts";
 
 /** What a caller waits for. */
 export interface WaitRequest {
