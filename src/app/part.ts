@@ -60,7 +60,6 @@ export interface Part {
 /** What a part's opener answers: a part, and what other parts are handed of it. */
 export type PartShape = Part & Record<string, unknown>;
 
-/** All parts as one. */
 export function foldParts(parts: readonly Part[]) {
   return {
     operations: parts.flatMap(({ operations }) => operations),

@@ -87,7 +87,6 @@ const promiseBytesMax = 64 * 1024;
 /** Bodies up to this are not counted: their connection takes more memory. */
 const uncountedBytesMax = 4 * 1024;
 
-/** The body as sent. */
 export async function readSent(request: Request, bytesMax: number, reading?: BodyRead): Promise<Uint8Array> {
   const length = promisedLength(request, bytesMax);
   if (length === 0) return new Uint8Array();

@@ -28,7 +28,6 @@ export const ownKeyMark = "\u0001";
 /** Begins the server's keys of webhooks. */
 export const webhookKeyStart = "webhook:";
 
-/** A key as it is stored. */
 export const storedKey = ({
   idempotencyKey,
   ownKey,

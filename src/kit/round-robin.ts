@@ -167,7 +167,6 @@ export interface DueRows {
   columns: Sql;
   /** The condition of the partial indexes. */
   where?: Sql;
-  /** When a row is due. */
   dueAt: string;
   until: number;
   /** Columns of the order after `dueAt`. */

@@ -102,7 +102,6 @@ export interface Span {
 /** A span that is over. Its id was made before, so that others could go on from it. */
 export interface PastSpan {
   name: string;
-  /** Its parent. */
   parent: TraceContext;
   spanId: string;
   startedAt: Instant;

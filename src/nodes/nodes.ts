@@ -36,8 +36,6 @@ export interface NodeRecord {
   facts: NodeFacts;
 }
 
-export type Nodes = ReturnType<typeof openNodes>;
-
 export interface ClusterNodesDeps extends Basics<"store" | "clock" | "log" | "nodeId"> {
   bus: { present(): readonly Presence[] };
   version: string;

@@ -27,7 +27,6 @@ export async function listStreams(
 export const getStream = async (entityId: string, signal: AbortSignal): Promise<StreamView> =>
   streamOf(await rpc(service, "GetStreamInfo", { entityId }, signal));
 
-/** An event of a stream. */
 export type StreamEventView = ReturnType<typeof eventOf>;
 
 const eventOf = (m: InJson<StreamEvent>) => ({

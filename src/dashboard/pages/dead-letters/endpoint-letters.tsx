@@ -44,7 +44,6 @@ export function EndpointLetters() {
   );
 }
 
-/** The dead letters of one endpoint. */
 export function Letters(props: { endpoint: { id?: string; deadLetters?: number }; onDone: () => void }) {
   const { endpoint, onDone } = props;
   const endpointId = endpoint.id;

@@ -12,7 +12,6 @@ export interface Segment {
   isAhead?: boolean;
 }
 
-/** One line of the waterfall. */
 export interface WaterfallLine {
   key: string;
   name: string;

@@ -9,7 +9,6 @@ export function NewestRuns(props: {
   of: "functionId" | "eventId";
   id: string;
   limit: number;
-  /** The link to a run. */
   link: (run: RunView) => ComponentChildren;
   /** In place of no runs. */
   empty: ComponentChildren;

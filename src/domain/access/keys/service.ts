@@ -26,7 +26,6 @@ export interface CreateKey {
   /** Now, when not given. */
   createdAt?: Instant;
   expiresAt?: Instant;
-  /** A key of the platform. */
   isPlatform?: boolean;
   /** A random one when left out. */
   key?: string;

@@ -25,7 +25,6 @@ export const platformUsersMax = 1_000;
 const isAdmin = (user: Pick<PlatformUser, "isActive" | "roles">): boolean =>
   user.isActive && user.roles.includes(adminRoleId);
 
-/** A change of a user as it is stored. */
 export type StoredUserChange = Partial<
   Pick<PlatformUser, "name" | "email" | "roles" | "isActive" | "passwordHash" | "breakGlass">
 >;

@@ -5,7 +5,6 @@ import { isJsonObject as isObject } from "../../../kit/wkt.ts";
 
 /** Bytes of a line, as the JSON text that it is stored as. */
 export const lineBytesMax = 1_024;
-/** Lines of an attempt. */
 export const attemptLinesMax = 200;
 /** Bytes of all lines of a run. */
 export const runLogBytesMax = 64 * 1024;

@@ -27,8 +27,6 @@ const listPushFunctions = (store: Store): Promise<PushFunctionRow[]> =>
       ORDER BY nth, environment_id, id LIMIT ${pushFunctionsMax}`,
   );
 
-export type Push = ReturnType<typeof openPush>;
-
 export interface PushDeps extends Omit<JobCallsDeps, "onOpened"> {
   store: Store;
   /** Calls of this node at once. */

@@ -75,7 +75,6 @@ export function changedLimits(
   return after;
 }
 
-/** The lower limit of each. */
 export function lowerOf(platform: QuotaLimits, own: QuotaLimits): Record<QuotaName, number | null> {
   const lower = (name: QuotaName) => {
     const both = [platform[name], own[name]].filter((limit) => limit !== undefined);

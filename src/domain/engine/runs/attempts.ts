@@ -114,7 +114,6 @@ function typeOf({ type }: AttemptNote, detail: NoteDetail): string {
   return detail.execution_seq !== undefined ? "run.lease_expired" : type;
 }
 
-/** What ends an attempt. */
 function endOf(
   type: string,
   { step_id, error, retry_in_ms, ending }: NoteDetail,

@@ -79,9 +79,6 @@ async function notesOf(
   return found.reverse();
 }
 
-/** What a run tells of itself. */
-export type RunStory = ReturnType<typeof openStory>;
-
 export const openStory = (store: Store) => ({
   attempts: async (environmentId: string, runId: string) =>
     attemptsOf(await notesOf(store, { environmentId, runId, of: "attempts" })),

@@ -258,5 +258,3 @@ export function openEndpoints(deps: EndpointsDeps) {
     },
   };
 }
-
-export type Endpoints = ReturnType<typeof openEndpoints>;

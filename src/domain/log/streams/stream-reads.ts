@@ -83,9 +83,6 @@ function behindLook(direction: Direction, to: number | undefined, version: numbe
   return to < version ? to + 1 : 0;
 }
 
-/** What callers read of streams. Ids of streams that a caller may not have are like missing ones. */
-export type StreamReads = ReturnType<typeof openStreamReads>;
-
 export interface StreamReadsDeps extends Basics<"store" | "log"> {
   runs: Pick<Runs, "get" | "ofEvents">;
 }

@@ -44,7 +44,6 @@ export interface SocketSubscriptionOptions {
   onDropped: (subscription: SocketSubscription) => void;
 }
 
-/** One subscription on one socket. */
 export class SocketSubscription implements Member {
   readonly id: string;
   /** As it was asked for, in full. */

@@ -144,7 +144,6 @@ export function timeOf(field: string, at: number | undefined): number | null {
   return at;
 }
 
-/** The position of one event. */
 export function eventPositionOf(field: string, seq: number): number {
   if (positionOf(field, seq) === 0) throw invalid(field, "must be the position of an event, from 1");
   return seq;

@@ -324,7 +324,6 @@ export async function registerProjection(
   return { status: "running" as const, position: after };
 }
 
-/** The generation that is read. */
 export function readGeneration(held: HeldProjection): GenerationRow {
   const found = held.generations.find((one) => one.generation === held.generation);
   if (!found) throw new Error(`projection ${held.name} has no generation ${held.generation}`);

@@ -20,7 +20,6 @@ export interface TypedName {
   type: AttributeType;
 }
 
-/** What is known of a name. */
 interface KnownName extends TypedName {
   /** When it was deleted; its values go. */
   deleted_at: Instant | null;

@@ -56,7 +56,6 @@ export interface FailedInvoke {
 
 export interface ResolvedRuns {
   lanes: QueueHint[];
-  /** Runs that failed. */
   failed: { runId: string; environmentId: string }[];
 }
 

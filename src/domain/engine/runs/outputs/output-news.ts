@@ -23,9 +23,6 @@ interface RunNews {
   unwatch: () => void;
 }
 
-/** A reader's place among those of its run. */
-export type NewsSeat = ReturnType<ReturnType<typeof openOutputNews>["join"]>;
-
 /** Wakes the readers of a run together: the more they are, the more of what is written they find at once. */
 export function openOutputNews({ clock, hearsAll, watchEnd }: OutputNewsDeps) {
   const runs = new Map<string, RunNews>();

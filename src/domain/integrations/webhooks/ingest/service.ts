@@ -281,5 +281,3 @@ const challengeIn = (data: unknown): string | undefined =>
   textAt("body:type", { headers: {}, data }) === "url_verification"
     ? textAt("body:challenge", { headers: {}, data })
     : undefined;
-
-export type Ingest = ReturnType<typeof openIngest>;
