@@ -208,58 +208,6 @@ describe.each(engines)("messages of alerts on %s", (engine) => {
     await drop(name);
   });
 
-  test("a silence keeps what waits to be told, and what a person resolves", async () => {
-    const { server, receiver, ok, put, found, kinds, told, drop, looked, trouble, fresh } = world;
-    const name = fresh();
-    const silence = (until?: Date) =>
-      ok("AlertService", "SilenceAlertRule", { name, ...(until && { until: until.toISOString() }) });
-    const dueAt = async () =>
-      (await server.running.domain.store.one<{ at: number }>(sql`SELECT d.due_at AS at
-        FROM alert_deliveries d JOIN alerts a ON a.id = d.alert_id WHERE a.rule = ${name}`))!.at;
-    receiver.answer(`/${name}`, () => new Response("", { status: 503, headers: { "retry-after": "600" } }));
-    await trouble(true);
-    await put(name, { condition: "projection_error" });
-    await told(name, "alert.opened");
-    await found(name, ([first]) => first?.deliveries?.[0]?.lastError !== undefined);
-    const until = new Date(Date.now() + 3_600_000);
-    await silence(until);
-    expect(await dueAt()).toBe(until.getTime());
-    receiver.answer(`/${name}`, () => new Response(null, { status: 204 }));
-    await silence();
-    await found(name, ([first]) => first?.deliveries?.[0]?.state === "sent");
-    expect(kinds(name)).toEqual(["alert.opened", "alert.opened"]);
-    await silence(until);
-    const [alert] = await found(name, (alerts) => alerts.length === 1);
-    await ok("AlertService", "ResolveAlert", { id: alert!.id });
-    await looked(name);
-    await looked(name);
-    expect(kinds(name)).toHaveLength(2);
-    expect(await dueAt()).toBe(until.getTime());
-    await silence();
-    await told(name, "alert.resolved");
-    await trouble(false);
-    await drop(name);
-  });
-
-  test("who was told of an alert before a silence is told after it that the alert was over in it", async () => {
-    const { ok, put, found, kinds, told, drop, looked, trouble, fresh } = world;
-    const name = fresh();
-    await trouble(true);
-    await put(name, { condition: "projection_error" });
-    await told(name, "alert.opened");
-    await found(name, ([first]) => first?.deliveries?.[0]?.state === "sent");
-    const until = new Date(Date.now() + 3_600_000).toISOString();
-    await ok("AlertService", "SilenceAlertRule", { name, until });
-    await trouble(false);
-    await looked(name);
-    await found(name, ([first]) => first?.state === "resolved");
-    expect(kinds(name)).toEqual(["alert.opened"]);
-    await ok("AlertService", "SilenceAlertRule", { name });
-    await told(name, "alert.resolved");
-    expect(kinds(name)).toEqual(["alert.opened", "alert.resolved"]);
-    await drop(name);
-  });
-
   test("a rule has alerts for fifty things, also while others are in trouble and some no more", async () => {
     const { server, put, found, drop, looked, write, fresh } = world;
     const name = fresh();

@@ -35,7 +35,7 @@ interface Emit {
   isDelayed?: boolean;
 }
 
-interface Waiting {
+interface UnsentEmit {
   emit: Emit;
   /** JSON of its item of a batch. */
   text: string;
@@ -50,12 +50,12 @@ const itemOf = ({ message, traceparent }: Emit): Message =>
     : { ...message, metadata: { traceparent, ...(message.metadata as object | undefined) } };
 
 /**
- * Sends emits that are made while others are under way together, in one request: a program that emits for many
+ * Sends emits that are made while others are under way in one request: a program that emits for many
  * callers at once spends one on dozens of them. An emit beside fewer is sent at once, by itself. Each has an
- * outcome of its own: of a batch that is refused, which writes nothing then, every emit is sent by itself.
+ * outcome of its own: of a batch that is refused, which writes nothing then, each is sent by itself.
  */
 function openTogether(transport: Transport, { one, many, list }: Methods): (emit: Emit) => Promise<Message> {
-  const waiting: Waiting[] = [];
+  const waiting: UnsentEmit[] = [];
   let requests = 0;
   /** Emits in them. */
   let sent = 0;
@@ -65,7 +65,7 @@ function openTogether(transport: Transport, { one, many, list }: Methods): (emit
     transport.rpc<Message>(one, message, { repeatable, traceparent });
 
   /** The next emits for one request: their share of all, so that no request waits for a much larger one. */
-  function nextBatch(): Waiting[] {
+  function nextBatch(): UnsentEmit[] {
     const most = Math.min(batchMax, waiting.length, Math.ceil((waiting.length + sent) / requestsMax));
     let count = 1;
     let characters = waiting[0]!.text.length;
@@ -77,7 +77,7 @@ function openTogether(transport: Transport, { one, many, list }: Methods): (emit
     return waiting.splice(0, count);
   }
 
-  async function send(batch: readonly Waiting[]): Promise<void> {
+  async function send(batch: readonly UnsentEmit[]): Promise<void> {
     const [first] = batch;
     if (batch.length === 1) return alone(first!.emit).then(first!.done, first!.failed);
     const text = `{"${list}":[${batch.map((waiting) => waiting.text).join(",")}]}`;
