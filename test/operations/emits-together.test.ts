@@ -36,6 +36,16 @@ describe.each(engines)("emits of one program at once on %s", (engine) => {
     }
   });
 
+  test("one key at once is one event", async () => {
+    const client = createClient({ url: server.url, apiKey: server.adminKey });
+    const emitted = await Promise.all(
+      Array.from({ length: 40 }, (_, n) =>
+        client.emit("together.once", { n }, { idempotencyKey: "at-once" }),
+      ),
+    );
+    expect(new Set(emitted.map(({ eventId }) => eventId)).size).toBe(1);
+  });
+
   test("messages of topics: each is stored once, and one that is illegal fails alone", async () => {
     const client = createClient({ url: server.url, apiKey: server.adminKey });
     const outcomes = await Promise.allSettled(

@@ -19,6 +19,7 @@ afterEach(() => server?.stop(true));
 /** A server that answers an event with its number, or by `answer`, and the requests that it got. */
 function started(
   answer: (sent: Sent) => Response | undefined | Promise<Response | undefined> = () => undefined,
+  options: { traceparent?: () => string | undefined } = {},
 ) {
   const requests: Sent[] = [];
   const made = Bun.serve({
@@ -39,7 +40,7 @@ function started(
     },
   });
   server = made;
-  return { requests, client: createClient({ url: made.url.origin, apiKey: "ifkey_test" }) };
+  return { requests, client: createClient({ url: made.url.origin, apiKey: "ifkey_test", ...options }) };
 }
 
 const emitAll = (client: Client, count: number, of: (n: number) => object = () => ({})) =>
@@ -121,6 +122,23 @@ test("each keeps its trace and its metadata", async () => {
       expect(metadata?.by).toBe(data!.n);
       expect(path === "Emit" ? traceparent : metadata?.traceparent).toBe(trace(data!.n!));
     }
+});
+
+test("a caller without a trace gets none of its neighbours'", async () => {
+  let now: string | undefined;
+  const { client, requests } = started(undefined, { traceparent: () => now });
+  const emits = Array.from({ length: 10 }, (_, n) => {
+    now = n % 2 === 0 ? `00-${`${n + 1}`.padStart(32, "0")}-00f067aa0ba902b7-01` : undefined;
+    return client.emit("a.b", { n });
+  });
+  now = `00-${"f".repeat(32)}-00f067aa0ba902b7-01`;
+  await Promise.all(emits);
+  const traces = requests.flatMap(({ traceparent, events }) =>
+    events.map(({ data, metadata }) => ({ n: data!.n!, trace: metadata?.traceparent ?? traceparent })),
+  );
+  expect(traces).toHaveLength(10);
+  for (const { n, trace } of traces)
+    expect(trace?.toString().slice(3, 35)).toBe(n % 2 === 0 ? `${n + 1}`.padStart(32, "0") : undefined);
 });
 
 test("an emit for later goes by itself", async () => {

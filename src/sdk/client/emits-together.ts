@@ -15,16 +15,6 @@ const patienceMs = 100;
 /** Statuses of refusals: nothing was written. */
 const refusals: ReadonlySet<number> = new Set([400, 403, 404, 409, 413, 422, 429]);
 
-/** How one is sent, and how several are, in a list of this name. */
-interface Methods {
-  one: string;
-  many: string;
-  list: string;
-}
-
-const ofEvents = { one: "SvcService/Emit", many: "SvcService/TriggerBatch", list: "events" };
-const ofMessages = { one: "PubSubService/Publish", many: "PubSubService/PublishBatch", list: "messages" };
-
 interface Emit {
   message: Message;
   /** It has an idempotency key. */
@@ -43,26 +33,49 @@ interface UnsentEmit {
   failed: (error: unknown) => void;
 }
 
-/** Of several events in one request each may be part of another trace: it travels with the event. */
-const itemOf = ({ message, traceparent }: Emit): Message =>
-  traceparent === undefined
-    ? message
-    : { ...message, metadata: { traceparent, ...(message.metadata as object | undefined) } };
+/** How one is sent, how several are in a list of this name, and what is one of them there. */
+interface Methods {
+  one: string;
+  many: string;
+  list: string;
+  itemOf: (emit: Emit) => Message;
+}
+
+const ofEvents: Methods = {
+  ...{ one: "SvcService/Emit", many: "SvcService/TriggerBatch", list: "events" },
+  /** Each may be part of another trace: it travels with the event. */
+  itemOf: ({ message, traceparent }) =>
+    traceparent === undefined
+      ? message
+      : { ...message, metadata: { traceparent, ...(message.metadata as object | undefined) } },
+};
+const ofMessages: Methods = {
+  ...{ one: "PubSubService/Publish", many: "PubSubService/PublishBatch", list: "messages" },
+  itemOf: ({ message }) => message,
+};
 
 /**
  * Sends emits that are made while others are under way in one request: a program that emits for many
  * callers at once spends one on dozens of them. An emit beside fewer is sent at once, by itself. Each has an
  * outcome of its own: of a batch that is refused, which writes nothing then, each is sent by itself.
  */
-function openTogether(transport: Transport, { one, many, list }: Methods): (emit: Emit) => Promise<Message> {
+function openTogether(
+  transport: Transport,
+  { one, many, list, itemOf }: Methods,
+): (emit: Emit) => Promise<Message> {
   const waiting: UnsentEmit[] = [];
   let requests = 0;
   /** Emits in them. */
   let sent = 0;
   let cancel: (() => void) | undefined;
 
-  const alone = ({ message, repeatable, traceparent }: Emit) =>
-    transport.rpc<Message>(one, message, { repeatable, traceparent });
+  /** Asked later, the connection would say where the trace of somebody else stands. */
+  const request = { method: "POST", isUntraced: true } as const;
+  const alone = ({ message: body, repeatable, traceparent }: Emit) =>
+    transport.call<Message>(
+      { ...request, path: `/svc.v1.${one}`, body, ...(traceparent && { headers: { traceparent } }) },
+      { repeatable },
+    );
 
   /** The next emits for one request: their share of all, so that no request waits for a much larger one. */
   function nextBatch(): UnsentEmit[] {
@@ -81,9 +94,9 @@ function openTogether(transport: Transport, { one, many, list }: Methods): (emit
     const [first] = batch;
     if (batch.length === 1) return alone(first!.emit).then(first!.done, first!.failed);
     const text = `{"${list}":[${batch.map((waiting) => waiting.text).join(",")}]}`;
-    const request = { method: "POST", path: `/svc.v1.${many}`, text } as const;
+    const path = `/svc.v1.${many}`;
     try {
-      const { results = [] } = await transport.send<{ results?: Message[] }>(request);
+      const { results = [] } = await transport.send<{ results?: Message[] }>({ ...request, path, text });
       for (const [at, { done }] of batch.entries()) done(results[at] ?? {});
     } catch (error) {
       const isUnwritten = refusals.has((error as SvcError).status);

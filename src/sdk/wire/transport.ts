@@ -61,6 +61,8 @@ export interface Request {
   signal?: AbortSignal;
   /** A read that must show all that was written over the connection; false even where all others are. */
   isConsistent?: boolean;
+  /** It is of several callers: what it carries says itself where their traces stand. */
+  isUntraced?: boolean;
 }
 
 /** One connection to one installation as one caller: headers, time limits, errors. Sockets are kept alive. */
@@ -181,7 +183,7 @@ export function createTransport(options: Omit<ConnectionOptions, "timeout"> = {}
     requireNames(request.path);
     const given = request.bytes ?? request.text;
     const body = given ?? (request.body === undefined ? undefined : jsonToSend(request.body));
-    const traceparent = options.traceparent?.();
+    const traceparent = request.isUntraced ? undefined : options.traceparent?.();
     const stop = new AbortController();
     const timeoutMs = request.timeoutMs ?? timeoutMsDefault;
     let late = false;
