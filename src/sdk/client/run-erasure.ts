@@ -54,10 +54,11 @@ export function runErasureCalls(transport: Transport): RunErasureCalls {
       requireKnown("runs.deleteMany", options, known);
       // A value that its caller does not have must not delete the runs of all functions, for good.
       requireBounds("runs.deleteMany", options, ["functionId", "statuses", "until"]);
-      const { statuses = [], until, ...given } = options;
+      const { statuses, until, ...given } = options;
       const message = {
         ...given,
-        statuses: statuses.map((status) => `RUN_STATUS_${status.toUpperCase()}`),
+        // Without a list all three are meant; an empty one is refused.
+        ...(statuses && { statuses: statuses.map((status) => `RUN_STATUS_${status.toUpperCase()}`) }),
         ...(until !== undefined && { until: instant(until) }),
       };
       const answer = await rpc<Partial<{ deleted: number; hasMore: boolean }>>("DeleteRuns", message, once);
