@@ -42,7 +42,7 @@ export const devReloadMs = 150;
 export const devSkipMs = 300;
 export const devSkipRunsMax = 100;
 export const devStopMs = 5_000;
-/** The line of a run's end waits so long for those of its steps. */
+/** How long the line of a run's end waits for the lines of its steps, in milliseconds. */
 export const devEndHeldMs = 250;
 /** Time after an event in which its run would have begun. */
 export const devUnheardMs = 1_000;

@@ -3,9 +3,9 @@ import type { RE2JS } from "@bufbuild/re2";
 const anyNumber = /^\{(\d+)(,(\d*))?\}/;
 
 /**
- * How many instructions a regular expression takes, at most and roughly: its letters and sets, those under
- * `{2,5}` as often as they may come. What cannot be read is counted as it stands; whoever compiles it will
- * say so.
+ * How many instructions a regular expression takes at most, roughly: one for each letter and set, and five
+ * for a letter under `{2,5}`. A pattern that is no regular expression is counted letter by letter; its
+ * compilation refuses it.
  */
 export function patternSize(pattern: string): number {
   let at = 0;

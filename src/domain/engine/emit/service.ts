@@ -179,8 +179,8 @@ export function openEvents(deps: EventsDeps) {
 const scannedMax = 5_000;
 
 /**
- * A page of the events that a caller may see, filled from further back. It reveals of later pages only
- * whether they hold something for this caller: a search must not tell what is in hidden events.
+ * A page of the events that a caller may see; older events take the places of hidden ones. The page tells
+ * of later pages only whether they hold something for this caller: a search must not reveal hidden events.
  */
 export async function screenedPage(
   log: Pick<EventLog, "list">,

@@ -112,7 +112,7 @@ const membersOf = (consumers: readonly TopicConsumer[]): number =>
   consumers.reduce((sum, { memberCount }) => sum + memberCount, 0);
 
 export interface ExpiryDeps extends Basics<"store" | "clock" | "log"> {
-  /** In milliseconds; 0 keeps them for ever. */
+  /** How long a message is kept, in milliseconds. 0: for ever. */
   keptMs: number;
   /** Guards of those that read topics before the end, such as consumer groups. */
   floorGuards: readonly FloorGuard[];

@@ -11,11 +11,11 @@ import * as rows from "./rows.ts";
 
 const dayMs = 24 * 60 * 60 * 1000;
 
-/** Before which instant something has expired; undefined when it is kept for ever. */
+/** The instant before which rows have expired; undefined when rows never expire. */
 const cutoff = (keptMs: number, now: Instant): Instant | undefined =>
   keptMs === 0 ? undefined : now - keptMs;
 
-/** How long a run is kept: as its function's recording asks, or as its environment does. 0: for ever. */
+/** How long a run is kept: the recording of its function says so, else its environment. 0: for ever. */
 function runKeptMs(
   recording: { recording: boolean; recordingRetention?: string },
   environmentMs: number,
@@ -27,7 +27,7 @@ function runKeptMs(
 /** No recording asks for less. */
 const recordedMsMin = dayMs;
 
-/** For answers in days: less than a day is one, since 0 is for ever. */
+/** Whole days, rounded up: an answer of 0 days would mean for ever. */
 const inDays = (keptMs: number): number => Math.ceil(keptMs / dayMs);
 
 /** What one environment's turn came to. */
